@@ -1,8 +1,8 @@
-"""Dicts and lists that cannot be changed: what others hold too stays as it was checked and sent."""
+"""Values that cannot be changed: what others hold too stays as it was checked and sent."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from llmsim_lab.errors import ConfigError
 
@@ -36,6 +36,28 @@ class FrozenList(list[Any]):
     def __reduce__(self) -> tuple[object, ...]:
         # As of FrozenDict: unpickling appends.
         return type(self), (list(self),)
+
+
+class SetOnce:
+    """Base of classes with attributes that stay as they were given and checked.
+
+    Otherwise another host of a backend, or another text of a prompt, would be taken without a check
+    and have no effect, or one that no tape tells of.
+
+    Attributes:
+        set_once: the names of these attributes.
+    """
+
+    set_once: ClassVar[tuple[str, ...]] = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.set_once and name in vars(self):
+            cls = type(self).__name__
+            raise ConfigError(
+                f"{name} of this {cls} is set to {value!r:.40}, and it stays as it was given; make "
+                f"another {cls}"
+            )
+        super().__setattr__(name, value)
 
 
 def frozen(value: Any) -> Any:

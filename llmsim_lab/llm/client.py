@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.frozen import frozen
+from llmsim_lab._util.frozen import SetOnce, frozen
 from llmsim_lab._util.jsontext import SCALARS, dumps, plain
 from llmsim_lab._util.text import log_as_asked
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -65,7 +65,7 @@ JSONMapping = Mapping[str, Any]
 """A schema, a tool's declaration, or options: values of JSON by name."""
 
 
-class LLMClient:
+class LLMClient(SetOnce):
     """A model and its settings; share one client among all agents of a run.
 
     It can be used from any number of event loops and threads; each loop has its own limit of
@@ -76,6 +76,8 @@ class LLMClient:
         backend: the backend that answers; an ``OllamaBackend`` if not given.
         chosen: a sentence that says why this backend, if ``connect`` chose it.
     """
+
+    set_once = ("backend",)
 
     def __init__(
         self,

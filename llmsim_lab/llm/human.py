@@ -18,6 +18,7 @@ from zlib import crc32
 
 from pydantic import BaseModel
 
+from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.jsontext import JSON, Schema, dumps
 from llmsim_lab._util.text import log_event
 from llmsim_lab._util.waiting import Listeners, called_in_thread
@@ -199,7 +200,7 @@ _Waiting: TypeAlias = "Future[Answered | ChatReply | Awaitable[Answered]]"
 """What an answer will come by."""
 
 
-class Person(ChatBackend):
+class Person(SetOnce, ChatBackend):
     """Answers requests with what a person says.
 
     Each request becomes an ``OpenQuestion`` and waits. ``answer`` may be called from any thread,
@@ -220,6 +221,8 @@ class Person(ChatBackend):
     """
 
     is_model = False  # nothing is sampled, and a form is shown in any case
+
+    set_once = ("ask", "timeout_s", "stand_in")
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from functools import partial
 
 import ollama
 
+from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm._access import (
@@ -49,7 +50,7 @@ _REQUESTS_IN_A_LOOK = 6
 """So many times what one request may take is the longest look: all but the first are quick."""
 
 
-class OllamaBackend(ChatBackend):
+class OllamaBackend(SetOnce, ChatBackend):
     """Answers requests by an Ollama server.
 
     May be used from several event loops and threads; all backends of one server share its
@@ -69,6 +70,8 @@ class OllamaBackend(ChatBackend):
 
     streams = True
     max_top_logprobs = 20
+
+    set_once = ("host",)
 
     @without_locals
     def __init__(

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from llmsim_lab._util.frozen import thawed
+from llmsim_lab._util.frozen import SetOnce, thawed
 from llmsim_lab._util.jsontext import JSON, JSONObject, Schema
 from llmsim_lab._util.schemas import schemas_in
 from llmsim_lab._util.text import listed, log_event, printable
@@ -101,7 +101,7 @@ class TracedToken(NamedTuple):
     likely: tuple[Token, ...]
 
 
-class OpenAIBackend(ChatBackend):
+class OpenAIBackend(SetOnce, ChatBackend):
     """Answers requests by a server that speaks OpenAI's protocol: ``/v1/chat/completions``.
 
     May be used from several event loops and threads; all backends of one server share its
@@ -125,6 +125,8 @@ class OpenAIBackend(ChatBackend):
 
     max_top_logprobs = 20
     streams = True
+
+    set_once = ("base_url",)
 
     @without_locals
     def __init__(

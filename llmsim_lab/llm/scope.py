@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -189,7 +189,10 @@ def scoped(**changes: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        _scope.reset(token)
+        # A task that never ended is closed in the context of the code that closes it, or of the
+        # garbage collector, where this scope never was.
+        with suppress(ValueError):
+            _scope.reset(token)
 
 
 @dataclass(kw_only=True)

@@ -18,6 +18,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Self
 
+from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.spans import (
@@ -88,7 +89,7 @@ def word_diff(
     return "".join(parts)
 
 
-class Prompt:
+class Prompt(SetOnce):
     """A prompt's templates. Immutable: ``edit`` returns a new prompt that names its parent.
 
     ``ask`` and the economic world fill prompts with ``sharing``, and do not call ``render``.
@@ -104,6 +105,8 @@ class Prompt:
         >>> str(prompt.render(name="Ada"))
         'Greet Ada.'
     """
+
+    set_once = ("name", "system", "user", "slots")
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from datetime import datetime, time
 from enum import Enum
@@ -19,7 +19,7 @@ from numbers import Number
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from llmsim_lab._util.jsontext import (
@@ -142,13 +142,14 @@ def kept_config(config: ConfigT, name: str) -> ConfigT:
 
 def config_as_json(config: BaseModel) -> JSONObject:
     """Return a configuration in the form of a manifest."""
-    return config.model_dump(
-        mode="json",
-        by_alias=True,
-        round_trip=True,
-        warnings=False,
-        fallback=number_of,
-    )
+    with ctrl_c_unchanged():
+        return config.model_dump(
+            mode="json",
+            by_alias=True,
+            round_trip=True,
+            warnings=False,
+            fallback=number_of,
+        )
 
 
 def reply_as_json(reply: BaseModel) -> JSONObject:
@@ -158,11 +159,12 @@ def reply_as_json(reply: BaseModel) -> JSONObject:
         ConfigError: JSON cannot hold a field; the message names it.
     """
     try:
-        written: JSONObject = reply.model_dump(
-            mode="json",
-            warnings=False,
-            fallback=number_of,
-        )
+        with ctrl_c_unchanged():
+            written: JSONObject = reply.model_dump(
+                mode="json",
+                warnings=False,
+                fallback=number_of,
+            )
         # Most replies consist of numbers and texts, which JSON gives back unchanged.
         if not SCALARS.issuperset(map(type, written.values())):
             written = loads(dumps(_ordered(written, reply)))
@@ -210,6 +212,21 @@ def kept_values(values: Mapping[str, object]) -> JSONObject:
 # --- writing and reading -------------------------------------------------------------------------
 
 
+@contextmanager
+def ctrl_c_unchanged() -> Iterator[None]:
+    """Raise a Ctrl-C as itself that pydantic would raise as an error of writing.
+
+    pydantic wraps whatever a serializer raises, ours or one of a user's class. It names it at the
+    end of the error's text, and as the error's cause only where it writes to values.
+    """
+    try:
+        yield
+    except PydanticSerializationError as error:
+        if "KeyboardInterrupt" in str(error)[-40:]:
+            raise KeyboardInterrupt from error
+        raise
+
+
 @lru_cache(maxsize=64)  # bounded, since a notebook's cell makes its classes anew each time it runs
 def _adapter_of(cls: type) -> TypeAdapter[Any]:
     """Return an adapter that writes and reads values of a type, inside a list and an object.
@@ -245,24 +262,26 @@ def encoded(
     holders = [{"state": value}]
     # With the names of fields that ``replace`` takes, and without computed fields.
     try:
-        raw = adapter.dump_json(
-            holders,
-            context=places,
-            round_trip=True,
-            warnings=False,
-            fallback=number_of,
-        )
+        with ctrl_c_unchanged():
+            raw = adapter.dump_json(
+                holders,
+                context=places,
+                round_trip=True,
+                warnings=False,
+                fallback=number_of,
+            )
     except (
         ValueError
     ):  # pydantic cannot write half a character as JSON; any other fault is raised below
-        ready = adapter.dump_python(
-            holders,
-            mode="json",
-            context=places,
-            round_trip=True,
-            warnings=False,
-            fallback=number_of,
-        )
+        with ctrl_c_unchanged():
+            ready = adapter.dump_python(
+                holders,
+                mode="json",
+                context=places,
+                round_trip=True,
+                warnings=False,
+                fallback=number_of,
+            )
         raw = dumps(ready).encode()
     return raw.removeprefix(_HOLDER_BEGINS).removesuffix(_HOLDER_ENDS)
 

@@ -27,7 +27,7 @@ from llmsim_lab.run.progress import progress_line
 from llmsim_lab.run.question import AskedTurn
 from llmsim_lab.run.terminal import ask_people_here
 from llmsim_lab.run.turn import Turn
-from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state
+from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state, turning
 from llmsim_lab.tape.recorder import Known, Rehearsal, Unrecorded
 from llmsim_lab.types import CallRecord
 
@@ -84,6 +84,15 @@ class PlayedWorld(BaseWorld[StateT]):
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
+        with turning:
+            return self._intervene(turn, values, more)
+
+    def _intervene(
+        self,
+        turn: int,
+        values: Mapping[str, Any] | None,
+        more: Mapping[str, Any],
+    ) -> StateChange:
         if values is not None and "set" in more:
             raise ConfigError(
                 f"intervene({turn!r:.40}, ...) has its values twice, the second time as set=; "
@@ -166,7 +175,8 @@ class PlayedWorld(BaseWorld[StateT]):
             raise ConfigError("a step of this run is under way; wait for it before the next")
         if not self._session.is_replay:  # a replay has people's answers on the tape
             ask_people_here(self)
-        self._stepping = True
+        with turning:
+            self._stepping = True
         try:
             with self._session.playing():
                 turn = await self._play_next_turn()
@@ -382,10 +392,11 @@ class PlayedWorld(BaseWorld[StateT]):
         # A recording was checked when it was made, perhaps by older rules.
         if turn.became and not session.is_replay:
             _check_noted(turn)
-        # Recorded first: an error here leaves the run as it was before the turn.
-        turn = session.finish_turn(self, turn, kept.json)
-        session.done_outside = {}
-        self.turns.append(turn)
+        with turning:
+            # Recorded first: an error here leaves the run as it was before the turn.
+            turn = session.finish_turn(self, turn, kept.json)
+            session.done_outside = {}
+            self.turns.append(turn)
         self._log = None
         # Counted only now: a failed turn is played again, and would count its stand-ins twice.
         self._warnings.stand_ins += notes.stand_ins
@@ -507,7 +518,17 @@ class _Driver:
     @property
     def has_ended(self) -> bool:
         """Whether the code cannot play on."""
-        return self.task is not None and self.task.done()
+        if self.task is None:
+            return False
+        return self.task.done() or self.task.get_loop().is_closed()
+
+    def end(self) -> None:
+        """End a task whose loop was closed around it; it gives the tape back, and ends its turn."""
+        if self.task is not None and not self.task.done():
+            coroutine = self.task.get_coro()
+            # It wants to cancel what it waits for, which its loop no longer takes.
+            with suppress(RuntimeError):
+                coroutine.close()
 
 
 @contextmanager
@@ -519,24 +540,24 @@ def sole_driver(run: PlayedWorld) -> Iterator[None]:
             not disturbed.
     """
     driver = _Driver(asyncio.current_task())
-    # ``setdefault`` is atomic: only one of two threads becomes the driver. Two that replace a
-    # driver that has ended, at the same moment, both become it; that takes a Ctrl-C before.
-    current: _Driver = vars(run).setdefault("_driver", driver)
-    if current is not driver and current.has_ended:
-        vars(run)["_driver"] = driver
-        current = driver
-    if current is not driver:
-        raise ConfigError(
-            f"{run.name} is being played already, by another run(), arun(), step() or window; wait "
-            "until that has ended, or stop it"
-        )
-    # Ctrl-C at the end of an earlier step may have left ``_stepping`` and ``_driver`` set.
-    vars(run)["_stepping"] = False
+    attributes = vars(run)
+    with turning:  # of two threads, one becomes the driver
+        current: _Driver | None = attributes.get("_driver")
+        if current is not None and not current.has_ended:
+            raise ConfigError(
+                f"{run.name} is being played already, by another run(), arun(), step() or window; "
+                "wait until that has ended, or stop it"
+            )
+        if current is not None:
+            current.end()
+        attributes["_driver"] = driver
+        # Ctrl-C at the end of an earlier step may have left this set, as it may the driver.
+        attributes["_stepping"] = False
     try:
         with scoped(driver=driver):
             yield
     finally:
-        del vars(run)["_driver"]
+        del attributes["_driver"]
 
 
 async def play_turns(

@@ -35,7 +35,7 @@ from llmsim_lab.errors import ConfigError, PromptError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._any_run import AnyRun
-from llmsim_lab.run._kept import decoded, encoded, kept_values
+from llmsim_lab.run._kept import ctrl_c_unchanged, decoded, encoded, kept_values
 from llmsim_lab.run.config import StateChange
 from llmsim_lab.run.frames import turn_row
 from llmsim_lab.run.registry import RunClass, class_of_manifest
@@ -140,16 +140,14 @@ def _rest_of_record(
     if turn.led_to:  # left out if empty, so that older recordings, which lack it, stay equal
         values["led_to"] = turn.led_to
     try:
-        record: JSONObject = _rest().dump_python(
-            values,
-            mode="json",
-            by_alias=True,
-            context=Places(turn.calls),
-        )
+        with ctrl_c_unchanged():
+            record: JSONObject = _rest().dump_python(
+                values,
+                mode="json",
+                by_alias=True,
+                context=Places(turn.calls),
+            )
     except PydanticSerializationError as error:
-        # pydantic wraps what its functions raise, also a Ctrl-C.
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
         raise TapeError(f"a turn cannot be written: {error}") from error
     # By their numbers on the tape, where each attempt has a line of its own.
     record["calls"] = [[call.status, list(call.numbers)] for call in turn.calls]

@@ -128,8 +128,8 @@ class Recording(Session):
         self.tape = tape
         self.number = number
         self.recorder = LiveRecorder(tape, number)
-        self._models_are_known = False
-        """True once the models were compared with those on the tape."""
+        self._checked_clients: dict[str, LLMClient] | None = None
+        """The clients whose models were compared with those on the tape."""
         self._is_marked_ended = True
         """True if the tape says that the run is not being played."""
         self._wrong_model = False
@@ -157,9 +157,12 @@ class Recording(Session):
             TapeError: a model is not the recorded one, the run was closed, or the tape has the turn
                 already.
         """
-        if not self._models_are_known:
-            await self._check_models(run)
-            self._models_are_known = True
+        clients = clients_of(run)
+        # Again for a client that was set later.
+        if clients != self._checked_clients:
+            self._checked_clients = None
+            await self._check_models(clients)
+            self._checked_clients = clients
         self._note_settings(run, turn)
         # Written now, so that the tape of a process that is killed shows a run under way.
         if self._is_marked_ended:
@@ -168,10 +171,11 @@ class Recording(Session):
         self.recorder.begin_turn(turn)
         return await super().begin_turn(run, turn)
 
-    async def _check_models(self, run: AnyRun) -> None:
+    async def _check_models(self, clients: Mapping[str, LLMClient]) -> None:
         """Compare the models with the recorded ones, and record those that are not on the tape."""
+        self._wrong_model = False
         models: dict[str, JSONObject] = {}
-        for name, client in clients_of(run).items():
+        for name, client in clients.items():
             info = await client.model_info()
             models[name] = asdict(info)
         # Read after the wait, since another task may have changed the manifest meanwhile.

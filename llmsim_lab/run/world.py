@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, cast, get_args
@@ -61,6 +63,23 @@ StateT = TypeVar("StateT", default=Any)
 
 _SET_FROM_OUTSIDE = ("turns", "planned", "unrecorded", "llm_client")
 """Attributes that may be set while a turn is played: the package sets them, and no turn does."""
+
+turning = threading.RLock()
+"""Held while a run's turn begins or ends, and while the run is changed from outside.
+
+Otherwise a thread could change the state that another thread's turn has just read. One lock is
+enough for all runs: it is held for a few lines of code, never while an answer is waited for. A
+run that has no lock can be pickled.
+"""
+
+
+def _free_the_lock() -> None:
+    """Free the lock in a forked process, which lacks the thread that may have held it."""
+    turning._at_fork_reinit()  # type: ignore[attr-defined]  # as Python's own modules do
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_the_lock)
 
 
 class BaseWorld(Generic[StateT]):
@@ -143,8 +162,16 @@ class BaseWorld(Generic[StateT]):
     def __setattr__(self, name: str, value: Any) -> None:
         # With an underscore the author says that no turn depends on the attribute: ready() sets
         # such attributes.
-        if not name.startswith("_"):
-            self._check_settable(name, value)
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+            return
+        # So that no other thread begins a turn between the check and the new value.
+        with turning:
+            self._set_public(name, value)
+
+    def _set_public(self, name: str, value: Any) -> None:
+        self._check_settable(name, value)
+        _check_value(self, name, value)
         # In __init__ they are seated already.
         if name == "players" and name in self.__dict__:
             players = by_name(value)
@@ -192,7 +219,6 @@ class BaseWorld(Generic[StateT]):
         seated = _seated(self, players)
         # The manifest names these seats, so that a replay can say which players it needs again.
         self._given_players = seated.unrecorded
-        self.given = bool(seated.unrecorded)
         return FrozenDict(seated.players)
 
     @classmethod
@@ -531,6 +557,11 @@ class BaseWorld(Generic[StateT]):
         return max(self.turn_number, self._target_turn, configured)
 
     @property
+    def given(self) -> bool:
+        """True if a player is something that no tape can hold, such as a function."""
+        return bool(self._given_players)
+
+    @property
     def tape(self) -> Tape | None:
         """The tape that the run is recorded on or replayed from, if any."""
         return self._session.tape
@@ -698,6 +729,34 @@ def _warn_of_unused_settings(config: WorldConfig, client: LLMClient) -> None:
             "with these: connect(..., config=run.config.llm)"
         )
         _warn("SETTINGS_NOT_USED", words=words, changed=changed)
+
+
+def _check_value(run: BaseWorld, name: str, value: Any) -> None:
+    """Raise ConfigError for a value that an attribute of every run cannot have."""
+    cls = type(run)
+    if name == "llm_client":
+        run_client(value)
+    elif name == "config" and not isinstance(value, cls.config_type):
+        raise ConfigError(
+            f"config={value!r:.60} is not a {cls.config_type.__name__}; make another run: "
+            f"{cls.__name__}(...)"
+        )
+    elif name == "turns" and not _is_list_of(Turn, value, least=1):
+        raise ConfigError(
+            f"turns={value!r:.60} are not a run's turns; to continue from an earlier one: "
+            "run.fork(turn)"
+        )
+    elif name == "planned" and not _is_list_of(StateChange, value):
+        raise ConfigError(
+            f"planned={value!r:.60} are not interventions; plan one by run.intervene(3, "
+            "{'coins.Ann': 5})"
+        )
+
+
+def _is_list_of(kind: type, value: object, *, least: int = 0) -> bool:
+    if not isinstance(value, Sequence) or len(value) < least:
+        return False
+    return all(isinstance(item, kind) for item in value)
 
 
 def checked_state(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import as_whole_number, whole_number
 from llmsim_lab._util.files import as_path
+from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab._util.tables import columns_of, frame_of, is_reasonable
 from llmsim_lab._util.text import counted, listed, log_event, now, printable, whole
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Tape(AbstractContextManager["Tape"]):
+class Tape(SetOnce, AbstractContextManager["Tape"]):
     """A file of recorded runs: text, with a line of JSON for each fact.
 
     Several processes may read it while one writes. An answer is used only after its line is in the
@@ -62,6 +63,8 @@ class Tape(AbstractContextManager["Tape"]):
     Raises:
         TapeError: the file cannot be read, or is not a tape of this format.
     """
+
+    set_once = ("path", "read_only", "journal")
 
     def __init__(
         self,

@@ -618,3 +618,36 @@ def test_a_world_that_autoreload_changed_says_what_happened_and_what_to_do() -> 
     reloaded(old["World"].config_type, new["World"].config_type)
     with pytest.raises(ConfigError, match=r"^World was defined again .*%autoreload"):
         old["World"]()
+
+
+class Stopped(State):
+    """Meets a Ctrl-C where a state, or a note on it, is written as JSON, once."""
+
+    x: int = 0
+
+    @field_serializer("x")
+    def _written(self, x: int) -> int:
+        if STRIKES:
+            STRIKES.pop()
+            raise KeyboardInterrupt
+        return x
+
+
+STRIKES: list[int] = []
+
+
+class Counting(Run[Stopped]):
+    async def turn(self, state: Stopped, ask: Ask) -> Stopped:
+        return state.replace(x=state.x + 1)
+
+
+def test_a_ctrl_c_while_a_state_is_written_is_one_and_the_run_is_played_on(
+    tmp_path: Path,
+) -> None:
+    run = Counting(tape=tmp_path / "x.tape")
+    STRIKES.append(1)
+    with pytest.raises(KeyboardInterrupt):
+        run.run(1, progress=False)
+    run.run(1, progress=False)
+    assert (run.turn_number, run.state.x) == (1, 1)
+    assert verify(tmp_path / "x.tape") == []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,107 @@ async def test_a_message_that_is_refused_is_not_in_the_inbox() -> None:
         await chat.send("two")
     await first
     assert [exchange.message for exchange in chat.exchanges] == ["one"]
+
+
+class Slow(PublicGoods):
+    """Changes its state, and ends a step, only when another thread had time to interfere."""
+
+    def changed(self, state: Any, values: Any) -> Any:
+        self._begun.set()
+        self._other.wait(0.1)
+        return super().changed(state, values)
+
+    def ready(self) -> None:
+        self._begun, self._other = threading.Event(), threading.Event()
+
+
+def test_a_turn_that_another_thread_begins_waits_for_an_intervention(path: Path) -> None:
+    run = Slow(players="random", tape=path)
+
+    def play() -> None:
+        run._begun.wait()
+        asyncio.run(run.step())
+        run._other.set()
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    run.intervene(0, {"coins.Ann": 50})
+    thread.join()
+    assert replay(path).turns == run.turns
+
+
+class Ended:
+    """A driver that has ended; who asks waits, so that two threads could hear the same."""
+
+    def __init__(self) -> None:
+        self._two_ask = threading.Barrier(2)
+
+    @property
+    def has_ended(self) -> bool:
+        with suppress(threading.BrokenBarrierError):
+            self._two_ask.wait(0.1)
+        return True
+
+    def end(self) -> None:
+        pass
+
+
+def test_of_two_threads_that_replace_an_ended_driver_one_plays() -> None:
+    run, faults = PublicGoods(llm_client=make_client(REPLY, delay_s=0.2)), list[str]()
+    vars(run)["_driver"] = Ended()  # as a Ctrl-C at the end of a step leaves it
+
+    def play() -> None:
+        try:
+            asyncio.run(run.step())
+        except LabError as error:
+            faults.append(str(error))
+
+    threads = [threading.Thread(target=play) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (run.turn_number, len(faults)) == (1, 1)
+
+
+@pytest.mark.parametrize("on_tape", [True, False])
+def test_a_step_whose_loop_was_closed_around_it_gives_the_run_back(
+    on_tape: bool, path: Path, capfd: Any
+) -> None:
+    backend = Gated(REPLY)
+    client = LLMClient(LLMConfig(retry_wait_s=0), backend)
+    run = PublicGoods(llm_client=client, tape=path if on_tape else None)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(run.arun(2, progress=False))
+    loop.run_until_complete(backend.is_asked.wait())
+    loop.close()
+    backend.is_asked = asyncio.Event()
+    backend.goes_on = asyncio.Event()
+    backend.goes_on.set()
+    run.run(1, progress=False)
+    assert run.turn_number == 2
+    if on_tape:
+        run.close()
+        assert replay(path).turns == run.turns
+    del task
+
+
+class Interrupted(PublicGoods):
+    """Meets a Ctrl-C where a step has ended, once."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_stepping" and value is False and self._strike:
+            vars(self)["_strike"] = False
+            raise KeyboardInterrupt
+        super().__setattr__(name, value)
+
+    _strike = False
+
+
+async def test_a_run_whose_step_a_ctrl_c_met_in_its_last_line_is_played_on() -> None:
+    run = Interrupted(players="random")
+    run._strike = True
+    with pytest.raises(KeyboardInterrupt):
+        await run.step()
+    await run.arun(1, progress=False)
+    assert [turn.number for turn in run.turns] == [0, 1, 2]

@@ -80,6 +80,19 @@ def as_path(name: str, value: object) -> Path:
     return path
 
 
+def is_there(path: Path) -> bool:
+    """Return True if there is a file, a folder or a link at a path, also one that leads nowhere.
+
+    False where the system does not tell, as in a folder that may not be entered: whatever then
+    opens the file says why it cannot. ``Path.exists`` raises.
+    """
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
+
+
 def path_from_home(name: str, value: object) -> Path:
     """Return a path as ``as_path`` does, in which a leading ``~`` is a home folder.
 
@@ -113,13 +126,26 @@ def write_file(path: Path, content: bytes) -> Path:
             if is_tape:
                 raise ConfigError(f"{path} is a tape, and would be replaced; choose another file")
             _replace(path, content)
-        else:  # a new one, or a device such as /dev/stdout
+        elif is_there(path):  # a device such as /dev/stdout
             path.write_bytes(content)
+        else:
+            _write_new(path, content)
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror or error}; choose another file"
         ) from error
     return path
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a new file; half of one does not stay."""
+    with path.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -29,9 +29,9 @@ from llmsim_lab.assistant.types import (
 )
 from llmsim_lab.errors import ConfigError, TapeMiss
 from llmsim_lab.llm import LLMClient, LLMConfig
-from llmsim_lab.llm.scope import scope
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run import Ask, Question, Run, State
+from llmsim_lab.run.playing import is_played_elsewhere
 from llmsim_lab.types import CallSite
 
 _MAX_CHARS = 4_000
@@ -137,6 +137,7 @@ class Chat(Run[ChatState]):
         text = f"## System\n\n{self.constitution}\n\n## User\n\n{{{{ message }}}}\n"
         self._prompt = Prompt.parse(text, name="constitution")
         self.prompt(self._prompt)  # so that it can be edited before the first message
+        self._is_closed = False
 
     async def turn(self, state: ChatState, ask: Ask) -> ChatState:
         """Answer the message in the inbox."""
@@ -250,7 +251,7 @@ class Chat(Run[ChatState]):
             ConfigError: the message is empty, or another one is under way.
             TapeMiss: it is a replay, and this is not what was sent next.
         """
-        if self._driver not in (None, scope().driver):  # before it is in the inbox
+        if is_played_elsewhere(self):  # before it is in the inbox
             raise ConfigError("another message is under way; wait for its answer, or stop it")
         inbox = self.state.inbox
         if not self._session.is_replay:
@@ -268,7 +269,10 @@ class Chat(Run[ChatState]):
         return decision
 
     def close(self) -> None:
-        """End a recording; afterwards only the file holds it."""
+        """End a recording; afterwards only the file holds it. Closing it again does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         # Else a tape would say that the conversation was broken off.
         try:
             self._session.end_run("done")

@@ -23,6 +23,7 @@ from llmsim_lab.llm.human import OpenQuestion
 from llmsim_lab.run import Run
 from llmsim_lab.run.guided import plays_a_turn
 from llmsim_lab.run.people import People, people_of
+from llmsim_lab.run.playing import is_played_elsewhere
 from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.run.told import told_in
 from llmsim_lab.simulation import Simulation
@@ -363,7 +364,7 @@ class HumanSeat(Lab):
     ) -> None:
         """Begin a turn if none is under way, answer in it, and wait for its end."""
         # If a cell plays the run, its next turn will ask.
-        if not self._under_way and self.simulation._driver is None:
+        if not self._under_way and not is_played_elsewhere(self.simulation):
             self._task = asyncio.ensure_future(self.play())
         task = self._task if self._under_way else None
         try:

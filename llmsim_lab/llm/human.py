@@ -222,7 +222,7 @@ class Person(SetOnce, ChatBackend):
 
     is_model = False  # nothing is sampled, and a form is shown in any case
 
-    set_once = ("ask", "timeout_s", "stand_in")
+    set_once = ("timeout_s", "stand_in")
 
     def __init__(
         self,

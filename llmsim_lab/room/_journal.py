@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from llmsim_lab._util.files import is_there
 from llmsim_lab._util.jsontext import JSONObject
 from llmsim_lab.errors import ConfigError
 
@@ -55,7 +57,7 @@ class RoomJournal:
     @staticmethod
     def _end_line(path: Path) -> None:
         """End a line that a crash cut off, so that the next line is not lost with it."""
-        if not path.exists():
+        if not is_there(path):
             return
         content = path.read_bytes()
         if not content.endswith(b"\n"):
@@ -73,12 +75,11 @@ class RoomJournal:
         # Opened for each line, since the file with the names may be deleted at any time.
         text = json.dumps(line, separators=(",", ":"))
         # Readable for the teacher's account only: the file has the room's secret, or names.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         path = self._path(self.folder, part)
         try:
-            number = os.open(path, flags, 0o600)
-            size = os.fstat(number).st_size
-            with os.fdopen(number, "ab", buffering=0) as file:
+            opener = partial(os.open, mode=0o600)
+            with open(path, "ab", buffering=0, opener=opener) as file:
+                size = os.fstat(file.fileno()).st_size
                 raw = f"{text}\n".encode()
                 try:
                     while raw:
@@ -98,10 +99,13 @@ class RoomJournal:
         if self.folder is None:
             return
         path = self._path(self.folder, part)
-        if not path.exists():
+        if not is_there(path):
             return
         # Bytes that are not UTF-8 lose their own line, but not the room.
-        content = path.read_text("utf-8", errors="replace")
+        try:
+            content = path.read_text("utf-8", errors="replace")
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
         for text in content.split("\n"):
             try:
                 line = json.loads(text)

@@ -531,6 +531,14 @@ class _Driver:
                 coroutine.close()
 
 
+def is_played_elsewhere(run: PlayedWorld) -> bool:
+    """Return True if other code than the caller plays the run now."""
+    driver: Any = run._driver
+    if driver is None or driver is scope().driver:
+        return False
+    return not driver.has_ended
+
+
 @contextmanager
 def sole_driver(run: PlayedWorld) -> Iterator[None]:
     """Make the code inside the run's only driver: no other code can play the run meanwhile.

@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import threading
+from collections import UserList
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, cast, get_args
@@ -754,7 +755,9 @@ def _check_value(run: BaseWorld, name: str, value: Any) -> None:
 
 
 def _is_list_of(kind: type, value: object, *, least: int = 0) -> bool:
-    if not isinstance(value, Sequence) or len(value) < least:
+    if isinstance(value, UserList):  # an exact law's, which notes what is read of it
+        return True
+    if not isinstance(value, list | tuple) or len(value) < least:
         return False
     return all(isinstance(item, kind) for item in value)
 

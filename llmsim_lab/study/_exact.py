@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 from pydantic import Field
 
 from llmsim_lab._util.checks import known_names, real_number, whole_number
+from llmsim_lab._util.files import is_there
 from llmsim_lab._util.jsontext import plain
 from llmsim_lab._util.text import clip, counted
 from llmsim_lab._util.waiting import run_sync
@@ -709,7 +710,7 @@ class Exact:
         if isinstance(tape, Tape):
             is_new = not tape.runs()
         elif tape is not None:
-            is_new = not Path(tape).exists()
+            is_new = not is_there(Path(tape))
         if tape is None or is_new:
             return Law(
                 name=f"exact law of {run.name}",

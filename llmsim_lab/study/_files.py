@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from llmsim_lab._util.files import is_there
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
@@ -174,6 +175,6 @@ def _kept(file: Path) -> Path:
     """Return a run's file, or the packed one in its place, which is only read."""
     packed = file.with_name(f"{file.name}.gz")
     # If both exist the unpacked file counts: it may have been continued.
-    if packed.exists() and not file.exists():
+    if is_there(packed) and not is_there(file):
         return packed
     return file

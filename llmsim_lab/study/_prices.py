@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from llmsim_lab._util.files import is_there
 from llmsim_lab._util.text import counted, error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import Tape
@@ -169,7 +170,7 @@ class Prices:
         """Return what the answered calls took in files of runs, also before a first turn ends."""
         costs = []
         for key, file in self.files.paths.items():
-            if not file.exists():
+            if not is_there(file):
                 continue
             job = self.files.jobs[key]
             with Tape(file, read_only=True) as tape:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.files import is_there
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import error_text, listed
 from llmsim_lab._util.waiting import run_sync
@@ -59,7 +60,7 @@ def register_study(
 ) -> Registration:
     """Write down what a study claims, or read the file that does; see ``Study.register``."""
     claims = _claims_of(results, options)
-    if not path.exists():
+    if not is_there(path):
         return _write_plan(results.setup, path, claims)
     registered = read_registration(path)
     filed = registered.claims

@@ -29,6 +29,7 @@ from typing import Any, Literal
 import filelock
 
 from llmsim_lab._util.checks import as_whole_number
+from llmsim_lab._util.files import is_there
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
@@ -202,17 +203,30 @@ def copy_runs(
         part.replace(file)
 
 
+def _is_empty(file: Path) -> bool:
+    """Return True if there is no file, or nothing in it; False if the system does not tell."""
+    try:
+        return file.stat().st_size == 0
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
 def _content(file: Path) -> bytes:
     """Return the bytes of a job's file; none if it does not exist.
 
     Raises:
         TapeError: the path is not a file. Reading a fifo, for example, would wait for ever.
     """
-    if not file.exists():
+    if not is_there(file):
         return b""
-    if not file.is_file():
-        raise TapeError(f"{file} is not a file; move it away, or choose another folder")
-    return file.read_bytes()
+    try:
+        if not file.is_file():
+            raise TapeError(f"{file} is not a file; move it away, or choose another folder")
+        return file.read_bytes()
+    except OSError as error:
+        raise TapeError(f"cannot read {file}: {error.strerror or error}") from error
 
 
 def _tidy(file: Path) -> None:
@@ -275,8 +289,7 @@ class StudyPlayer:
     def read(self, job: Job, file: Path) -> StudyRun:
         """Return how far a job is, from its file; a file of another job is a failure."""
         entry = StudyRun(job.arm, job.unit)
-        is_empty = not file.exists() or file.stat().st_size == 0
-        if is_empty:
+        if _is_empty(file):
             return entry
         try:
             tape = Tape(file, read_only=True)

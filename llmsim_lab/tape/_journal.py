@@ -567,7 +567,8 @@ class Journal:
         """Close the file in a process that was forked from the one that opened it."""
         self.lock = threading.RLock()
         self.writers = set()
-        self._close()
+        with suppress(TapeError):
+            self._close()
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -583,12 +584,18 @@ class Journal:
         except FileNotFoundError:
             raise self._is_another() from None
         except OSError as error:
-            raise TapeError(f"cannot read the tape {self.path}: {error.strerror}") from error
-        with file:
-            with self.lock:  # another thread may be writing
-                if not (self.is_packed or self._is_same(file)):
-                    raise self._is_another()
-            yield file
+            raise self._failed("read", error) from error
+        try:
+            with file:
+                with self.lock:  # another thread may be writing
+                    if not (self.is_packed or self._is_same(file)):
+                        raise self._is_another()
+                yield file
+        except OSError as error:  # a disk, or a file system of the network, fails at any time
+            raise self._failed("read", error) from error
+
+    def _failed(self, verb: str, error: OSError) -> TapeError:
+        return TapeError(f"cannot {verb} the tape {self.path}: {error.strerror or error}")
 
     def _open_file(self) -> BinaryIO:
         number = os.open(self.path, os.O_RDONLY | _OPEN_FLAGS)
@@ -901,13 +908,17 @@ class Journal:
         except FileNotFoundError:
             raise self._is_another() from None
         except OSError as error:
-            raise TapeError(f"cannot write to the tape {self.path}: {error.strerror}") from error
+            raise self._failed("write to", error) from error
 
     def _close(self) -> None:
         fd = self._fd
         self._fd = -1  # first: a number that is closed may be another file's next
-        if fd >= 0:
+        if fd < 0:
+            return
+        try:
             os.close(fd)
+        except OSError as error:
+            raise self._failed("write the last lines of", error) from error
 
     def _end(self) -> None:
         self._close()
@@ -947,9 +958,13 @@ class Journal:
                 )
         if size == index.end and not index.faulty:
             return
-        with self._reading() as file, _beside(self.path, ".cut", file) as beside:
+        with self._reading() as file:
             file.seek(start)
-            shutil.copyfileobj(file, beside)
+            try:
+                with _beside(self.path, ".cut", file) as beside:
+                    shutil.copyfileobj(file, beside)
+            except OSError as error:
+                raise self._failed("keep the end of", error) from error
         # After the copy beside it is written: a kill in between keeps the bytes twice, not never.
         os.ftruncate(self._fd, start)
         cut = f"its last {size - start:,} bytes were no whole line; they are in {beside.name}"
@@ -1026,8 +1041,15 @@ class Journal:
                 (run, kind_name, turn, number),
             )
             if kind == "end":
-                os.fsync(self._fd)  # what was written until now would survive a power cut
+                self._flush()
             return number
+
+    def _flush(self) -> None:
+        """Have all that was written put where it survives a power cut."""
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            raise self._failed("write", error) from error
 
     def intern(self, value: str) -> bytes:
         """Write a text that is used often, if it is not there; returns its digest.
@@ -1062,12 +1084,15 @@ class Journal:
         if excess:
             raise TapeError(f"a line of {self.path} has {excess}; shorten prompt, reply or state")
         # Read to a byte after the end, where there is none unless another writer was here.
-        os.lseek(
-            self._fd,
-            index.end - len(index.tail),
-            os.SEEK_SET,
-        )
-        end = os.read(self._fd, len(index.tail) + 1)
+        try:
+            os.lseek(
+                self._fd,
+                index.end - len(index.tail),
+                os.SEEK_SET,
+            )
+            end = os.read(self._fd, len(index.tail) + 1)
+        except OSError as error:
+            raise self._failed("read", error) from error
         if end != index.tail:
             if end.startswith(index.tail):
                 raise self._is_appended_to()
@@ -1087,12 +1112,15 @@ class Journal:
                 f"cannot write to the tape {self.path}: {error.strerror or error}. "
                 "All that was answered before is on it; make room"
             ) from error
-        after = os.lseek(self._fd, 0, os.SEEK_CUR)
-        if after != index.end + len(raw):
-            # Something else wrote between the two: what is ours behind it is taken back.
-            if os.fstat(self._fd).st_size == after:
-                os.ftruncate(self._fd, after - len(raw))
-            raise self._is_appended_to()
+        try:
+            after = os.lseek(self._fd, 0, os.SEEK_CUR)
+            if after != index.end + len(raw):
+                # Something else wrote between the two: what is ours behind it is taken back.
+                if os.fstat(self._fd).st_size == after:
+                    os.ftruncate(self._fd, after - len(raw))
+                raise self._is_appended_to()
+        except OSError as error:
+            raise self._failed("read", error) from error
         index.add(raw, check_sum, fact)
         self._unsure = False
 
@@ -1135,7 +1163,9 @@ class Journal:
         except OSError as error:
             raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
         finally:
-            aside.unlink(missing_ok=True)
+            # It is gone where it took the file's place; what failed was said above.
+            with suppress(OSError):
+                aside.unlink()
 
     def _lines_of(
         self,

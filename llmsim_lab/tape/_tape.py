@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import as_whole_number, whole_number
-from llmsim_lab._util.files import as_path
+from llmsim_lab._util.files import as_path, is_there
 from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab._util.tables import columns_of, frame_of, is_reasonable
@@ -538,7 +538,7 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         path = as_path("path", path)
         if path.suffix == ".gz":
             raise TapeError(f"{path} ends in .gz, and a tape that is written to is not packed")
-        if path.exists() or path.is_symlink():  # also a link that leads nowhere
+        if is_there(path):
             raise TapeError(f"{path} is there already: fork its runs, or name a new file")
         family: set[int] = set()
         for number in runs:

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from llmsim_lab._util.files import as_path
+from llmsim_lab._util.files import as_path, is_there
 from llmsim_lab._util.jsontext import loads_strictly
 from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
@@ -218,9 +218,20 @@ def repair(
     new = as_path("target", target)
     if new.suffix == ".gz":
         raise TapeError(f"{target} ends in .gz, and a tape that is written to is not packed")
-    if new.exists() or new.is_symlink():  # also a link that leads nowhere
+    if is_there(new):
         raise TapeError(f"{target} is there already: name a new file")
     damaged = Tape(path, read_only=True)
+    try:
+        return _repaired(damaged, new)
+    except BaseException:
+        # Else a draft would stay, in which a whole line may name what is not there.
+        with suppress(OSError):
+            new.unlink()
+        raise
+
+
+def _repaired(damaged: Tape, new: Path) -> dict[int, tuple[int, int]]:
+    """Write a new tape of what is whole of another; see ``repair``."""
     index = damaged.journal.index
     runs = set(index.runs)
     damaged.journal.rewrite(runs, new)
@@ -239,7 +250,7 @@ def repair(
         if read_line(first).get("parent") in left_out:
             left_out.add(run)
     damaged.journal.rewrite(runs - left_out, new)
-    kept_turns = Tape(target, read_only=True).journal.index.turns
+    kept_turns = Tape(new, read_only=True).journal.index.turns
     last_turns = {}
     for run, turns in index.turns.items():
         # -1 for a run of which nothing is kept.

@@ -14,7 +14,6 @@ import inspect
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -213,15 +212,20 @@ class LLMClient(SetOnce):
             check,
             rationale=rationale,
         )
-        # One record for all attempts: it also shows why a first reply was invalid. A person's
-        # answer is checked before it is sent, so that the form can show what is wrong.
-        with scoped(judge=read) if self._asks_a_person else nullcontext():
-            decision, call = await self._sent(
-                request,
-                read,
-                total_timeout_s,
-                text_limits,
-            )
+        # One record for all attempts: it also shows why a first reply was invalid.
+        sending = self._sent(
+            request,
+            read,
+            total_timeout_s,
+            text_limits,
+        )
+        if self._asks_a_person:
+            # A person's answer is checked before it is sent, so that the form can show what is
+            # wrong.
+            with scoped(judge=read):
+                decision, call = await sending
+        else:
+            decision, call = await sending
         # Other classes have no place for the record; ``converse`` returns it beside the reply.
         if isinstance(decision, Decision):
             decision.with_call(call)
@@ -534,24 +538,21 @@ class LLMClient(SetOnce):
 
         It raises ``InvalidReply`` for one that is not what was asked for.
         """
-        may_lack = frozenset[str]()
+        may_lack = _NO_FIELDS
         if self._asks_a_person:  # who may leave out both
             may_lack = frozenset(Reply.model_fields)
         elif rationale is False:
             may_lack = frozenset(("reasoning",))
 
-        def read(reply: ChatReply) -> ModelT:
-            return parse_reply(
-                reply.text,
-                response_model,
-                check,
-                choices,
-                limits,
-                thinking=reply.thinking,
-                may_lack=may_lack,
-            )
-
-        return read
+        # Not a function in here: each of the names in it would be one more object in each call.
+        return partial(
+            _read_reply,
+            response_model,
+            check,
+            choices,
+            limits,
+            may_lack,
+        )
 
     def _messages_of(
         self,
@@ -649,6 +650,29 @@ def _fixed(name: str, value: object) -> Any:
 @lru_cache(maxsize=1024)
 def _from_text(text: str) -> Any:
     return frozen(json.loads(text))
+
+
+_NO_FIELDS: frozenset[str] = frozenset()
+
+
+def _read_reply(
+    response_model: type[ModelT],
+    check: Callable[[ModelT], str | None] | None,
+    choices: Mapping[str, tuple[object, ...]] | None,
+    limits: Mapping[str, tuple[Number, Number]] | None,
+    may_lack: frozenset[str],
+    reply: ChatReply,
+) -> ModelT:
+    """Return a reply as ``reader_of`` says; the reply comes last, as ``partial`` needs it."""
+    return parse_reply(
+        reply.text,
+        response_model,
+        check,
+        choices,
+        limits,
+        thinking=reply.thinking,
+        may_lack=may_lack,
+    )
 
 
 def _whole(reply: ChatReply) -> ChatReply:

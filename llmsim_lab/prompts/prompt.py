@@ -541,9 +541,7 @@ class RenderedPrompt(str):
         # Relative to agent and turn, so that the prompts of a thousand players have one form.
         agent = site.agent if site else None
         turn = site.turn if site else None
-        facts = []
-        for name, fact in self._facts.items():
-            facts.append((name, relative(fact, agent, turn)))
+        facts = [(name, relative(fact, agent, turn)) for name, fact in self._facts.items()]
         form = form_of(
             system_layout,
             system_lengths,
@@ -552,7 +550,7 @@ class RenderedPrompt(str):
             tuple(facts),
         )
         # Calls of one form differ only in the lengths.
-        if set(self._tokens) - {None}:
+        if self._tokens and set(self._tokens) != {None}:
             return shared_origin(form, (user_lengths, self._tokens))
         return shared_origin(form, user_lengths)
 

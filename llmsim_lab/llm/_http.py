@@ -40,6 +40,7 @@ from llmsim_lab.llm._access import (
     without_password,
 )
 from llmsim_lab.llm.calls.faults import errors_behind, is_refused, retry_after_s
+from llmsim_lab.llm.extract import MAX_REPLY_CHARS
 from llmsim_lab.llm.wire_limits import BoundedHTTP, TooMuchSentError, reading_head
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall
 
@@ -163,11 +164,21 @@ class Written:
         self._mask = mask
         self._held = ""
         self._began = time.perf_counter()
+        self._text_chars = 0
+        self._thinking_chars = 0
         self._texts: list[str] = []
         self._thoughts: list[str] = []
 
     def add(self, text: str, thinking: str = "") -> None:
-        """Take a piece; an empty one says that the server works."""
+        """Take a piece; an empty one says that the server works.
+
+        Raises:
+            BackendError: the text, or the thinking, is too long.
+        """
+        self._text_chars += len(text)
+        self._thinking_chars += len(thinking)
+        if max(self._text_chars, self._thinking_chars) > MAX_REPLY_CHARS:
+            raise _too_much(self._server_name, f"{MAX_REPLY_CHARS:,} characters in a reply")
         self._texts.append(text)
         self._thoughts.append(thinking)
         if self._on_text is None:

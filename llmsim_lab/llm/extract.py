@@ -21,6 +21,9 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+MAX_REPLY_CHARS = 2**20
+"""Of a reply's text, more than models write. To look for JSON takes up to a hundred times as much
+memory."""
 _DECODER = json.JSONDecoder()
 _MAX_CANDIDATES = 50
 _MAX_FAULTS = 5
@@ -79,6 +82,11 @@ def parse_reply(
     Raises:
         InvalidReply: nothing in the text fits.
     """
+    if len(text) > MAX_REPLY_CHARS:
+        raise InvalidReply(
+            f"the reply has {len(text):,} characters, and {MAX_REPLY_CHARS:,} are the most that "
+            "are read"
+        )
     validator = reply_validator(response_model, may_lack)
     # Most replies are JSON and nothing else, and then the text is read once.
     try:
@@ -168,7 +176,7 @@ def without_thinking(text: str) -> str:
     one is thought. The closing one may be, where the token limit cut it off: then all after the
     opening one is.
     """
-    spoken = _THINKING.sub(" ", text)
+    spoken = _THINKING.sub(" ", text[:MAX_REPLY_CHARS])
     # A closing tag that is left had its opening one in the chat template.
     return _THOUGHT_ENDS.split(spoken)[-1]
 

@@ -183,6 +183,14 @@ FAULTS: dict[str, Fault] = {
     "17 MB of empty lines": stream(lambda _: repeated(b"\n")),
     "17 MB of single letters": stream(lambda protocol: repeated(protocol.line(b"x"))),
     "17 MB of long lines": stream(lambda protocol: repeated(protocol.line(b"x" * 50_000))),
+    "15 MB of braces": stream(lambda protocol: repeated(protocol.line(b"{" * 900), 15 * MB)),
+    "a million braces": stream(lambda protocol: _then(protocol.line(b"{" * 10**6), [protocol.end])),
+    "150,000 thoughts": stream(
+        lambda protocol: _then(protocol.line(b"<think>" * 148_000), [protocol.end])
+    ),
+    "90,000 objects": stream(
+        lambda protocol: _then(protocol.line(rb"{\"a\":1}" * 90_000), [protocol.end])
+    ),
     "one line of 17 MB": stream(lambda _: repeated(b"x" * 60_000)),
     "8 MB of arguments": stream(many_arguments),
     "20,000 calls": stream(lambda protocol: repeated(protocol.call(b"{}"), 2 * MB)),

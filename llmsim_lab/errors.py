@@ -72,6 +72,19 @@ FailureReason = Literal[
 class LabError(Exception):
     """Base of all errors of this package; it survives copying and pickling, whatever it takes."""
 
+    def __str__(self) -> str:
+        # A message may quote an untrusted text, and a traceback is printed as it is.
+        message = super().__str__()
+        if message.isprintable():
+            return message
+        kept: list[str] = []
+        for character in message:
+            if character.isprintable() or character in "\n\t":
+                kept.append(character)
+            elif character.isspace():
+                kept.append(" ")
+        return "".join(kept)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Not what a notebook shows in place of the traceback: that is a function of its own.
         kept = vars(self).copy()

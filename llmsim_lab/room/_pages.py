@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmsim_lab._util.html import safe
-from llmsim_lab._util.text import closest
+from llmsim_lab._util.text import closest, whole_text
 from llmsim_lab.errors import ConfigError
 
 _FRONTS = (
@@ -208,13 +208,14 @@ def read_words(given: str | Path | Words | None) -> Words:
             )
         if not isinstance(sentence, str):
             raise ConfigError(f"words= has {sentence!r:.60} for {name!r}; give a text")
-    return {**words, **sentences}
+    # Pages are sent as UTF-8, which has no half characters.
+    return {**words, **{name: whole_text(sentence) for name, sentence in sentences.items()}}
 
 
 def _words_of_file(path: Path) -> Words:
     try:
         sentences = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"words={str(path)!r} cannot be read as JSON: {error}") from error
     if not isinstance(sentences, dict):
         raise ConfigError(f'words={str(path)!r} is not an object; write {{"join": "Mitmachen"}}')

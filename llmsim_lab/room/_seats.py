@@ -8,6 +8,7 @@ single run and in a study.
 from __future__ import annotations
 
 import random
+import re
 import secrets
 import threading
 from collections.abc import Iterable, Sequence
@@ -32,6 +33,8 @@ from llmsim_lab.run.seating import SeatQuestion, put
 from llmsim_lab.run.state import Columns
 from llmsim_lab.run.turn import Turn
 
+_KEY = re.compile(r"[\w-]{4,80}", re.ASCII)
+"""A room's keys, as they stand in cookies' names and in links."""
 PARTICIPANT = "participant"
 """The field of a reply that holds the participant's id."""
 _MOST_GUESTS = 500
@@ -233,8 +236,9 @@ class RoomSeats:
     def _recall_line(self, line: JSONObject) -> None:
         match line:
             case {"room": {"room": str(room), "code": str(code), "secret": str(secret)}}:
-                self.keys = RoomKeys(room, code, secret)
-            case {"port": int(port)}:
+                if _KEY.fullmatch(room) and _KEY.fullmatch(code) and _KEY.fullmatch(secret):
+                    self.keys = RoomKeys(room, code, secret)
+            case {"port": int(port)} if 0 <= port < 2**16:
                 self.port = port
             case {"guest": str(name), "token": str(digest), "trial": int(trial)}:
                 # A person who joined with two devices has two such lines.
@@ -243,7 +247,7 @@ class RoomSeats:
                 self._by_token[digest] = guest
             # A guest may be unknown, since a full disk or a power failure may have taken the line.
             case {"guest": str(name), "group": int(group), "seat": str(seat)} if (
-                name in self._guests
+                name in self._guests and group >= 0
             ):
                 self._seat(self._guests[name], RoomPlace(group, seat))
             case {"away": str(name), "is_away": bool(is_away)} if name in self._guests:

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
+from llmsim_lab._util.text import whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._asking import closing_questions
 from llmsim_lab.room._faults import RoomError
@@ -555,7 +556,8 @@ def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
                 f"labels={str(labels)!r} cannot be read: {error}; give a text file with one label "
                 "a line"
             ) from error
-    stripped = [label.strip() for label in labels]
+    # A link holds UTF-8, which has no half characters.
+    stripped = [whole_text(label).strip() for label in labels]
     # A list may end in empty lines.
     names = [label for label in stripped if label]
     for label, count in Counter(names).items():

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import error_text, number
+from llmsim_lab._util.text import error_text, number, printable
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm.choice import measures
 from llmsim_lab.prompts.language import written
@@ -99,7 +99,8 @@ class Answer:
 
     def __str__(self) -> str:
         """Return the answer in words: ``amount 5``, ``share 0.33``."""
-        return ", ".join(f"{name} {_in_words(value)}" for name, value in self.fields.items())
+        words = ", ".join(f"{name} {_in_words(value)}" for name, value in self.fields.items())
+        return printable(words, keep="\n\t")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import known_names, whole_number
 from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.text import clip, contrast_name, counted
+from llmsim_lab._util.text import clip, contrast_name, counted, printable
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import Tape
@@ -918,7 +918,7 @@ class Study:
                 lines.append(str(self.effects()))
             except LabError as error:
                 lines.append(f"effects: {error}")
-        return "\n".join(lines)
+        return printable("\n".join(lines), keep="\n")
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self.about()}>"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from llmsim_lab._util.files import write_file
-from llmsim_lab._util.jsontext import as_mapping, loads
+from llmsim_lab._util.jsontext import as_mapping, dumps, loads
 from llmsim_lab._util.text import MINUS, clip, counted, listed
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.tape.changes import PATIENCE
@@ -391,10 +391,12 @@ def write_registration(
         "claims": {**asdict(claims), "family": claims.family},
     }
     signed = {**content, _HASH: _hash_of(content)}
+    # What UTF-8 cannot encode, as half a character in a level, is written as an escape.
+    has_halves = dumps(signed).isascii()
     text = json.dumps(
         signed,
         indent=1,
-        ensure_ascii=False,
+        ensure_ascii=has_halves,
     )
     write_file(path, f"{text}\n".encode())
     # Read back, so that the caller has what a later session will read.

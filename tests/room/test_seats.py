@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,7 +278,10 @@ def test_what_was_kept_is_there_again_and_lines_that_make_no_sense_cost_nothing(
     journal.write({"guest": "p099", "answers": {}}, ".closing")
     journal.write({"guest": "p001", "answers": "none"}, ".closing")
     with (tmp_path / "room.jsonl").open("ab") as file:
-        file.write(b'"a text"\n{"port": \xff}\n{"cut off": ')
+        file.write(b'"a text"\n{"port": \xff}\n{"port": -1}\n{"port": 1%b}\n' % (b"0" * 5_000))
+        file.write(b'{"room": {"room": "a\\r\\n", "code": "", "secret": ""}}\n')
+        file.write(b'{"guest": "p001", "group": -1, "seat": "Ann"}\n')
+        file.write(b'{"deep": %b\n{"cut off": ' % (b"[" * 50_000))
     source = Plans()
     again = room(source, tmp_path)
     assert (again.keys, again.port) == (seats.keys, 8_765)
@@ -301,6 +305,20 @@ def test_what_was_kept_is_there_again_and_lines_that_make_no_sense_cost_nothing(
         ConfigError, match=r"people sit in group \d of a room, and there are 2 grou"
     ):
         room(Plans(2), tmp_path / "new")
+
+
+def test_nothing_is_written_through_what_stands_in_the_place_of_a_rooms_file(
+    tmp_path: Path,
+) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine\n")
+    path = tmp_path / "room.names.jsonl"
+    for stand_in in (path.symlink_to, path.hardlink_to, lambda _: os.mkfifo(path)):
+        stand_in(mine)
+        with pytest.raises(ConfigError, match=r"room\.names\.jsonl is "):
+            room(folder=tmp_path)
+        path.unlink()
+    assert mine.read_text() == "mine\n"
 
 
 def test_what_cannot_be_written_has_not_happened_and_can_be_tried_again(

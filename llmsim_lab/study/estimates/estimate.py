@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from llmsim_lab._util.html import table as html_table
-from llmsim_lab._util.text import MINUS, counted
+from llmsim_lab._util.text import MINUS, counted, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +113,8 @@ class Estimate:
             lines.append(f"  {self.typical.sentence()}")
         if self.note and self.value is not None:
             lines.append(f"  note: {self.note}")
-        return "\n".join(lines)
+        # The arms' names may come from a file of unknown origin.
+        return printable("\n".join(lines), keep="\n")
 
     def sentence(self, unit: str = "") -> str:
         """Return the estimate in words, without its outcome: value, interval, p-value.

@@ -41,6 +41,14 @@ def as_reasoning(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def reasoning_in(reply: Columns) -> str:
+    """Return the reasoning among a reply's fields; empty if there is none."""
+    if "reasoning" in reply:
+        return as_reasoning(reply["reasoning"])
+    # An agent of a crisis gives its reasons in this part, which the others do not read.
+    return as_reasoning(reply.get("assessment")).strip()
+
+
 def as_confidence(value: object) -> float | None:
     """Return a reply's confidence, 0 to 1; None if there is none, or if it is something else."""
     # The value comes from a model or from a user's own class, and was never checked.

@@ -17,7 +17,7 @@ from llmsim_lab.llm.choice import measures
 from llmsim_lab.prompts.language import written
 from llmsim_lab.run.config import StateChange
 from llmsim_lab.run.notes import Notes
-from llmsim_lab.run.replies import as_confidence, as_reasoning, reply_of
+from llmsim_lab.run.replies import as_confidence, reasoning_in, reply_of
 from llmsim_lab.run.state import Columns
 from llmsim_lab.types import CallRecord, CallSite, Confidence, Reply, Status
 
@@ -157,7 +157,7 @@ class Turn:
                     component=site.component,
                     status=call.status,
                     calls=(call,),
-                    reasoning=as_reasoning(reply.get("reasoning")),
+                    reasoning=reasoning_in(reply),
                     confidence=as_confidence(reply.get("confidence")),
                 )
             )

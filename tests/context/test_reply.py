@@ -47,7 +47,9 @@ def test_each_part_asked_for_is_a_field_in_that_order() -> None:
 def test_others_hear_all_but_the_assessment() -> None:
     run = asked_for(*STRAIT, reply=DIG)
     assert heard(run) == "ACTIONS: Dig."
-    assert run.turns[1].answers[1].fields["assessment"] == " Dry. "
+    model_answer = run.turns[1].answers[1]
+    assert model_answer.fields["assessment"] == " Dry. "
+    assert model_answer.reasoning == "Dry."
 
 
 @pytest.mark.parametrize(

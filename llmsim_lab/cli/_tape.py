@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -35,7 +35,7 @@ from llmsim_lab.run.turn import Answer
 from llmsim_lab.tape import Finding, RecordedCall, RunInfo, digest
 from llmsim_lab.tape import repair as repair_tape
 from llmsim_lab.tape import verify as verify_tape
-from llmsim_lab.tape.changes import differences, edited_prompts
+from llmsim_lab.tape.changes import differences, edited_prompts, settings_shared
 from llmsim_lab.tape.prompts_read import PromptsRead
 from llmsim_lab.types import Attempt, ChatReply, Status
 
@@ -86,13 +86,16 @@ def diff(
         second = valid_run(tape, b)
         say(f"Run {first.id} ({first.name}) and run {second.id} ({second.name})", style="bold")
         changed = differences(
-            _defining(first),
-            _defining(second),
+            _defining(first, second),
+            _defining(second, first),
             most=_MOST_OF_A_VALUE,
         )
         changed += _changed_prompts(first, second)
         for line in changed or ["Configuration, model, versions and prompts are the same."]:
             say(line)
+        for run in (first, second):
+            for line in _resumes(run):
+                say(f"Run {run.id}: {line}")
         is_family = first.parent is not None or second.parent is not None
         for run in (first, second):
             # What a first run began with, those that come from it have too, or say is gone.
@@ -233,8 +236,26 @@ def repair(
     say(f"Written: {target}")
 
 
-def _defining(run: RunInfo) -> dict[str, Any]:
-    return {name: run.manifest.get(name) for name in _COMPARED}
+def _defining(run: RunInfo, beside: RunInfo | None = None) -> dict[str, Any]:
+    """Return what defines a run; beside one that came from it, with the settings of that time."""
+    defining = {name: run.manifest.get(name) for name in _COMPARED}
+    if beside is not None and beside.parent == run.id:
+        defining["llm"] = settings_shared(run, beside)
+    return defining
+
+
+def _resumes(run: RunInfo) -> list[str]:
+    """Return after which turns a run was resumed with other settings, a line each."""
+    earlier = run.manifest.get("settings_before", ())
+    llms = [as_mapping(settings["llm"]) for settings in earlier]
+    llms.append(as_mapping(run.manifest["llm"]))
+    lines = []
+    for settings, (before, after) in zip(earlier, pairwise(llms), strict=True):
+        changed = differences(before, after, most=_MOST_OF_A_VALUE)
+        if changed:
+            turn = settings["last_turn"]
+            lines.append(f"after turn {turn} with other settings: {', '.join(changed)}")
+    return lines
 
 
 def _changed_prompts(a: RunInfo, b: RunInfo) -> Iterator[str]:
@@ -297,15 +318,8 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
         say(f"{name}: {clip(value, _MOST_OF_A_VALUE)}")
     if len(defining) > _MOST_LINES:
         say(f"and {len(defining) - _MOST_LINES:,} more values")
-    for earlier in info.manifest.get("settings_before", ()):
-        llm = as_mapping(info.manifest["llm"])
-        changed = differences(
-            as_mapping(earlier["llm"]),
-            llm,
-            most=_MOST_OF_A_VALUE,
-        )
-        if changed:
-            say(f"after turn {earlier['last_turn']} with other settings: {', '.join(changed)}")
+    for line in _resumes(info):
+        say(line)
     texts = Counter[str]()
     for place, entry in info.manifest["prompts"].items():
         # A function of the name writes a text for each player: they are counted.

@@ -213,8 +213,9 @@ def _settings(
         new["model"] = _named_model(new_model)
     if not after.has_same("llm", before):
         allowance.take(before.weight("llm") + after.weight("llm"))
-        old["llm"] = _without_patience(before)
-        new["llm"] = _without_patience(after)
+        allowance.take(before.weight("settings_before"))
+        old["llm"] = _without_patience(settings_shared(before, after))
+        new["llm"] = _without_patience(after.manifest.get("llm"))
     return [
         _line(text)
         for text in differences(
@@ -230,9 +231,24 @@ def _named_model(model: Mapping[str, object]) -> dict[str, object]:
     return {"name": model.get("name"), "digest": model.get("digest")}
 
 
-def _without_patience(run: RunInfo) -> dict[str, object]:
-    settings = as_mapping(run.manifest.get("llm"))
-    return {name: value for name, value in settings.items() if name not in PATIENCE}
+def settings_shared(parent: RunInfo, run: RunInfo) -> object:
+    """Return the model's settings of a run that another came from, as they were at that time.
+
+    The parent may have been resumed with others since. Nothing says when the run was made; but if
+    it has settings that the parent had from the fork's turn on, it changed none.
+    """
+    own = _without_patience(run.manifest.get("llm"))
+    for earlier in parent.manifest.get("settings_before", ()):
+        if earlier["last_turn"] < (run.fork_turn or 0):
+            continue
+        if _without_patience(earlier["llm"]) == own:
+            return earlier["llm"]
+    return parent.manifest.get("llm")
+
+
+def _without_patience(settings: object) -> dict[str, object]:
+    named = as_mapping(settings)
+    return {name: value for name, value in named.items() if name not in PATIENCE}
 
 
 def edited_prompts(

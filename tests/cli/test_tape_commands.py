@@ -399,10 +399,30 @@ def test_a_run_is_shown_with_what_defines_it_its_settings_its_prompts_and_its_tu
     assert defining["config.name"] == {3: f'"{"x" * 198}…'}.get(run, '"economy"')
 
 
+def test_a_fork_is_compared_with_the_settings_that_its_parent_had_when_it_was_made(
+    llmsim_lab: Run,
+) -> None:
+    with Tape("t.tape") as tape:
+        played(Simulation(in_words(), llm_client=make_client(), tape=tape), 1).close()
+        played(fork(tape, 1, turn=1, llm_client=make_client()), 1).close()
+    for temperature in (1.0, 1.2):
+        with Tape("t.tape") as tape:
+            client = make_client(temperature=temperature)
+            played(resume(tape, 1, llm_client=client), 1).close()
+    lines = succeeds(llmsim_lab, "tape", "diff", "t.tape", "1", "2").splitlines()
+    assert lines[1:4] == [
+        "Configuration, model, versions and prompts are the same.",
+        "Run 1: after turn 1 with other settings: temperature 0.7 → 1",
+        "Run 1: after turn 2 with other settings: temperature 1 → 1.2",
+    ]
+    assert "Run 2 changed" not in "\n".join(lines)
+
+
 def test_how_two_runs_differ_is_said_from_what_defines_them_to_where_they_led(
     llmsim_lab: Run, family: Path
 ) -> None:
     lines = succeeds(llmsim_lab, "tape", "diff", "t.tape", "1", "2").splitlines()
+    resumed = "after turn 2 with other settings: temperature 0.7 → 1.2, num_ctx 4096 → 8192"
     assert lines[:2] == [
         "Run 1 (economy) and run 2 (economy)",
         "The prompt agent_policy#42130c94 differs:",
@@ -426,9 +446,10 @@ def test_how_two_runs_differ_is_said_from_what_defines_them_to_where_they_led(
         f'config.name "economy" → "{"x" * 198}…',
         "llm.temperature 1.2 → 0.7",
     ]
-    assert other[-5:] == [
+    assert other[-6:] == [
         "Only run 1 has the prompt engine_interest_rate#13ffa589",
         "Only run 1 has the prompt validator_economic#6f937110",
+        f"Run 1: {resumed}",
         "Run 1 changed: turn 1: unemployment = 6",
         "Run 3 changed: turn 1: unemployment = 6",
         "All columns are the same in turns 0 to 0; what was said may differ (show --turn).",

@@ -244,7 +244,7 @@ def _named_chart(
         known: the columns of all charts, for the error.
 
     Raises:
-        ConfigError: no run has such a column.
+        ConfigError: no run has such a column, or it has no numbers.
     """
     of_rows = [chart for line in lines for chart in _charts_of_rows(line.rows)]
     of_runs = [
@@ -258,5 +258,13 @@ def _named_chart(
             if chart.column == column:
                 is_plain = chart.label == chart.column
                 return _plain_chart(chart.column) if is_plain else chart
+    # Not among the charts that a run proposes: yes and no, what a run cost, what came and went.
+    if any(line.points(name).values for line in lines):
+        return _plain_chart(name)
     names = [*dict.fromkeys([*known, *(chart.column for chart in of_rows)])]
+    if any(name in line.columns for line in lines):
+        raise ConfigError(
+            f"the column {name!r} has no numbers to chart; those that have some are "
+            f"{listed(names, _MOST_NAMES)}"
+        )
     raise ConfigError(f"no run has the column {name!r}; there are {listed(names, _MOST_NAMES)}")

@@ -114,8 +114,13 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
         labels = [str(label) for label in levels]
         values = list(levels.values())
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
-        labels = [label_of(level) for level in levels]
-        values = list(levels)
+        values = list(map(plain_number, levels))
+        labels = list(map(label_of, values))
+        counts = Counter(labels)
+        for place, level in enumerate(values):
+            # In six digits two numbers may be alike that are not.
+            if isinstance(level, float) and counts[labels[place]] > 1:
+                labels[place] = _in_all_digits(level)
     elif levels is not None:
         raise ConfigError(
             f"{argument}={levels!r:.40} is not a list; write [{levels!r:.40}] for one"
@@ -137,6 +142,10 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
     )
 
 
+def _in_all_digits(level: float) -> str:
+    return repr(float(level)).removesuffix(".0")
+
+
 def label_of(level: Any) -> str:
     """Return a label for a level that a user gave without one."""
     level = plain_number(level)
@@ -148,7 +157,7 @@ def label_of(level: Any) -> str:
         # In six digits: names of arms stand on tapes, so that this stays.
         return f"{level:g}"
     if isinstance(level, float):
-        return repr(float(level)).removesuffix(".0")
+        return _in_all_digits(level)
     if is_number:
         return str(int(level))
     if isinstance(level, LLMClient):

@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import pytest
 from anywidget import AnyWidget
 from builders import answer, make_client, make_simulation, recorded
@@ -517,6 +518,14 @@ def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) 
         chart.save(tmp_path / "c.txt")
     with pytest.raises(ConfigError, match="no run has the column 'gold'; there are coins"):
         RateChart(first, columns=["gold"])
+
+
+def test_a_column_of_yes_and_no_is_charted_by_name_and_one_of_words_is_an_error() -> None:
+    frame = pd.DataFrame({"turn": [0, 1], "war": [True, False], "mood": ["a", "b"], "y": [1, 2]})
+    [line] = RateChart(frame, columns=["war"]).figure.axes[0].lines
+    assert list(line.get_ydata()) == [1, 0]
+    with pytest.raises(ConfigError, match="the column 'mood' has no numbers to chart; those that"):
+        RateChart(frame, columns=["mood"])
 
 
 async def test_what_is_closed_follows_no_run_any_more() -> None:

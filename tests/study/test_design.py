@@ -152,6 +152,9 @@ def test_levels_without_labels_are_called_after_what_they_are() -> None:
     ]
     assert list(labelled("levels", values)) == labels
     assert list(labelled("levels", values).values()) == values
+    # Alike in six digits.
+    close = [0.5, 0.1 + 0.2, 0.3, 3.0000001]
+    assert list(labelled("levels", close)) == ["0.5", "0.30000000000000004", "0.3", "3"]
 
 
 def test_a_function_is_known_by_its_source_whatever_its_layout_and_comments() -> None:

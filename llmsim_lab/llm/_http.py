@@ -477,10 +477,6 @@ class Server:
             BackendError: as ``opened`` does.
         """
         headers = {"User-Agent": "llmsim-lab", "Content-Type": "application/json"}
-        if not self.url.startswith("https:"):
-            # A new connection costs little where nothing is encrypted. An old one may be closed
-            # just as it is used, and may hold what a server sent too much: the next answer, to it.
-            headers["Connection"] = "close"
         method = "GET"
         content = b""
         if body is not None:
@@ -806,6 +802,10 @@ class Transport(httpx.AsyncBaseTransport):
         """Return a request with what lets it in, which the one that others hold never has."""
         headers = httpx.Headers(request.headers)
         headers["Accept-Encoding"] = "identity"
+        # An old connection may be closed just as it is used, and may hold what a server sent too
+        # much, which would be taken for the next answer. A new one takes some milliseconds of a
+        # call of seconds, with TLS too.
+        headers["Connection"] = "close"
         headers.pop("Authorization", None)  # the official client's own, from OLLAMA_API_KEY
         if self._credential is not None:
             headers["Authorization"] = self._credential.header
@@ -858,7 +858,7 @@ class HttpAnswer:
         """
         written = Written(self._server_name, on_text, self.mask)
         async for line in self.lines():
-            # Read to its end all the same, so that the connection can be used again.
+            # Read to its end all the same: a server may take a cut connection for a fault.
             if not written.ended:
                 add(written, line)
         if not (written.ended or written.fields.get("done_reason")):

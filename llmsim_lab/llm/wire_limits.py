@@ -57,7 +57,7 @@ class BoundedHTTP(httpx.AsyncHTTPTransport):
     ) -> None:
         super().__init__(
             verify=verify,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             proxy=proxy,
             socket_options=socket_options,
         )

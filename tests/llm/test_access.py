@@ -7,6 +7,7 @@ import base64
 import pickle
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,33 @@ async def test_a_self_signed_certificate_is_named_and_can_be_trusted(
         elsewhere = OllamaBackend("m", host=f"https://localhost:{port}")
         with pytest.raises(BackendError, match="give the address with a name that the certificate"):
             await elsewhere.chat(ASKED)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+async def test_what_a_server_sends_too_much_is_no_answer_to_the_next_request(
+    encrypted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encryption = None
+    if encrypted:
+        encryption = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        encryption.load_cert_chain(CERTIFICATE)
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    answers = b""
+    for name in (b"sound", b"evil"):
+        body = b'{"data":[{"id":"%b"}]}' % name
+        answers += b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(answers)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=encryption) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        backend = OpenAIBackend(base_url=f"{'https' if encrypted else 'http'}://{address}")
+        assert await backend.names() == await backend.names() == ["sound"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import base64
 import pickle
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -217,12 +217,16 @@ async def test_what_a_server_sends_too_much_is_no_answer_to_the_next_request(
             while True:
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(answers)
-        writer.close()
+        with closing(writer):
+            served.release()
 
+    served = asyncio.Semaphore(0)
     async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=encryption) as server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         backend = OpenAIBackend(base_url=f"{'https' if encrypted else 'http'}://{address}")
         assert await backend.names() == await backend.names() == ["sound"]
+        for _connection in range(2):
+            await served.acquire()
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,14 @@ def write(adapter: TypeAdapter[Any], value: object) -> bytes:
         return dumps(ready).encode()
 
 
+def text_of_model(model: BaseModel) -> str:
+    """Return a pydantic model as JSON, as its ``model_dump_json`` does, also half characters."""
+    try:
+        return model.model_dump_json()
+    except ValueError:
+        return dumps(model.model_dump(mode="json"))
+
+
 def all_finite(value: object) -> bool:
     """Return True if no number in a value, as deep as it is, is infinite or NaN."""
     if type(value) is float:  # most are, and this is asked of every answer

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from llmsim_lab._util.jsontext import text_of_model
 from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo
@@ -25,7 +26,7 @@ def reply_of(answer: object) -> ChatReply:
     if isinstance(answer, ChatReply):
         return answer
     if isinstance(answer, BaseModel):
-        return ChatReply(text=answer.model_dump_json())
+        return ChatReply(text=text_of_model(answer))
     if isinstance(answer, Mapping):
         # As a model writes it, letters as they are: lengths in characters hold for the text.
         return ChatReply(text=json.dumps(dict(answer), ensure_ascii=False))

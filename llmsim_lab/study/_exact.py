@@ -28,7 +28,7 @@ from pydantic import Field
 
 from llmsim_lab._util.checks import known_names, real_number, whole_number
 from llmsim_lab._util.files import is_there
-from llmsim_lab._util.jsontext import plain
+from llmsim_lab._util.jsontext import plain, text_of_model
 from llmsim_lab._util.text import clip, counted
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError
@@ -418,7 +418,7 @@ def _key_of(client: LLMClient, prompt: str, options: Options) -> str:
     """Return a digest of the model, the text and the options, which identifies a question."""
     # Tapes have this digest: in another order their answers would not be found.
     asked = [
-        client.config.model_dump_json(),
+        text_of_model(client.config),
         # A filled prompt may have a system message, a plain text has none.
         getattr(prompt, "system", ""),
         str(prompt),
@@ -433,7 +433,7 @@ def _merged(nodes: Sequence[_Node]) -> list[_Node]:
     merged: dict[object, _Node] = {}
     for node in nodes:
         latest = node.turns[-1]
-        state = latest.state.model_dump_json()
+        state = text_of_model(latest.state)
         # Notes are columns, which an outcome may name. The number keeps histories that are over
         # apart from those that continue.
         notes = json.dumps(plain(latest.noted))

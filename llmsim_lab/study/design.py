@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import as_whole_number, plain_number, plain_numbers, whole_number
-from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.jsontext import dumps, text_of_model
 from llmsim_lab._util.text import among, clip, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
@@ -748,7 +748,7 @@ class World:
 
 def _check_size(run: Run, count: int) -> None:
     """Raise ConfigError if so many runs like this one would take long to make."""
-    characters = len(run.config.model_dump_json())
+    characters = len(text_of_model(run.config))
     if count * characters > _MOST_SETTINGS:
         raise ConfigError(
             f"{count:,} arms, each with settings of {characters:,} characters, would be "

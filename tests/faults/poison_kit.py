@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from assistant_kit import MemoryTasks, ScriptedAdapter, call
 from poisoned_worlds import HARMLESS, POISON, Poisoned
 
+from llmsim_lab._util.waiting import run_sync
+from llmsim_lab.assistant import Chat, LLMAgentEngine, load_constitution
 from llmsim_lab.llm import LLMClient, LLMConfig, ScriptedBackend
+from llmsim_lab.study import Study
 from llmsim_lab.types import ChatRequest
 
-__all__ = ["client", "record", "record_both"]
+__all__ = ["chat_of", "client", "record", "record_both", "study_of"]
 
 
 def client(words: list[str]) -> LLMClient:
@@ -21,9 +25,10 @@ def client(words: list[str]) -> LLMClient:
         nonlocal count
         count += 1
         word = words[count % len(words)]
-        if count % 11 == 0 and request.attempt == 1:
+        is_first = request.attempt == 1
+        if is_first and count % 11 == 0:
             return f"no JSON: {word}"
-        if count % 13 == 0 and request.attempt == 1:
+        if is_first and count % 13 == 0:
             return ConnectionError(word)
         return {"reasoning": word, "word": word, "amount": count % 7, "confidence": 0.5}
 
@@ -44,6 +49,37 @@ def record(words: list[str], folder: Path) -> None:
     fork.run(1, progress=False)
     for one in (run, fork):
         one.close()
+
+
+def chat_of(words: list[str]) -> Chat:
+    """Return a conversation of the words: messages, answers, a tool's arguments and results."""
+    script: list[Any] = []
+    for word in words:
+        script += [[call("add_task", title=word)], word]
+    engine = LLMAgentEngine(ScriptedAdapter(*script), MemoryTasks(), load_constitution())
+    chat = Chat(user_id=words[0], players={"assistant": engine})
+
+    async def talk() -> None:
+        for word in words:
+            await chat.send(f"Add {word}")
+
+    run_sync(talk())  # also in a notebook, whose loop runs
+    return chat
+
+
+def study_of(words: list[str]) -> Study:
+    """Return a study whose name, levels, columns and wordings are strangers' words."""
+    study = Study(
+        Poisoned,
+        {"words": {words[7]: tuple(words), words[0]: (*words, words[4]), words[2]: words[1:]}},
+        outcome=f"coins.{words[15]}@last",
+        seeds=2,
+        turns=1,
+        name=words[1],
+        llm_client=client(words),
+    )
+    study.run(progress=False)
+    return study
 
 
 def record_both(folder: Path) -> None:

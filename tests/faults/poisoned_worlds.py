@@ -41,6 +41,12 @@ class Saying(Reply):
     amount: int
 
 
+class Closing(Reply):
+    """What people are asked at the end."""
+
+    word: str
+
+
 class Poisoned(Run[Words]):
     """Each turn each player says a word; all words come from a list."""
 

@@ -1,11 +1,12 @@
 """Words of strangers in all places where they are shown, read back by parsers.
 
-The same words in a page, Lab and a room of a real browser: ``browser/test_browser_faults``. Keys
-and passwords: ``test_keys_shown``, ``test_servers`` and ``llm/test_keys``.
+The same words in a page, widgets and a room of a real browser: ``browser/test_browser_faults``.
+Keys and passwords: ``test_keys_shown``, ``test_servers`` and ``llm/test_keys``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -14,26 +15,41 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from faults_kit import Attack, Case, Plan
-from poison_kit import client, record, record_both
-from poisoned_worlds import HARMLESS, POISON, Poisoned
-from room_kit import PEOPLE, Pots, open_room
+from poison_kit import chat_of, client, record, record_both, study_of
+from poisoned_worlds import HARMLESS, POISON, Closing, Poisoned
+from room_kit import Class, Visitor, open_room, playing
 from verbs_kit import command
 
-from llmsim_lab.lab import Lab, PromptViewer, RateChart, RunTree, StudyBoard
+from llmsim_lab.errors import LabError
+from llmsim_lab.lab import (
+    AssistantChat,
+    HumanSeat,
+    Lab,
+    PromptComparer,
+    PromptViewer,
+    RateChart,
+    RunTree,
+    StudyBoard,
+    TurnStepper,
+)
+from llmsim_lab.llm import LLMConfig
+from llmsim_lab.run import load
 from llmsim_lab.run.recorded import page
-from llmsim_lab.study import Study
 from llmsim_lab.tape import Tape
 
 pytestmark = pytest.mark.process
 
 WORLD = Path(__file__).with_name("poisoned_worlds.py")
+COLUMN = f"coins.{POISON[15]}"
 
 
 # --- what reads back ------------------------------------------------------------------------------
@@ -53,36 +69,51 @@ class Elements(HTMLParser):
         self.attributes |= {(tag, name) for name, _ in attrs}
 
 
+LOADING = ("script", "style", "svg", "img", "iframe", "link", "meta", "title", "a", "body")
+MARKS = {"ins", "del", "mark", "span"}
+"""Of these there may be more: what differs between words, and what became of an answer."""
+
+
 def same_elements(poisoned: str, harmless: str) -> None:
     """Check that words became neither elements nor attributes, beside a page of harmless ones."""
-    bad, good = Elements(poisoned), Elements(harmless)
-    for tag in ("script", "style", "svg", "img", "iframe", "link", "meta", "title", "a", "body"):
+    bad = Elements(poisoned)
+    good = Elements(harmless)
+    for tag in LOADING:
         assert bad.elements[tag] == good.elements[tag], tag
-    assert bad.elements.keys() <= good.elements.keys() | {"ins", "del", "mark"}
-    assert bad.attributes <= good.attributes, bad.attributes - good.attributes
-    assert not [name for _, name in bad.attributes if name.startswith("on")]
+    assert bad.elements.keys() <= good.elements.keys() | MARKS
+    odd = {(tag, name) for tag, name in bad.attributes - good.attributes if tag not in MARKS}
+    assert not odd, odd
+    nothing_runs(poisoned)
+
+
+def nothing_runs(html: str) -> None:
+    for _, name in Elements(html).attributes:
+        assert not name.startswith("on"), name
 
 
 MAY_STAY = {"\n", "\t"}
+OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of Unicode: control codes, marks of direction, half characters, ends of lines."""
 
 
 def for_terminals(text: str) -> None:
     """Check that a terminal would obey none of it."""
-    odd = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - MAY_STAY
+    odd = {c for c in text if unicodedata.category(c) in OBEYED} - MAY_STAY
     assert not odd, sorted(map(ascii, odd))
+
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d")
 
 
 def for_spreadsheets(text: str) -> None:
     for_terminals(text)
     for row in csv.reader(io.StringIO(text)):
         for cell in row:
-            if not re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", cell):
-                assert not cell.lstrip(" ").startswith(
-                    ("=", "+", "-", "@", "\t", "\r", "\uff1d")
-                ), cell
+            is_number = re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", cell)
+            assert is_number or not cell.lstrip(" ").startswith(FORMULAS), cell
 
 
-# --- where words are shown ------------------------------------------------------------------------
+# --- files and commands ---------------------------------------------------------------------------
 
 Shown = Callable[[Path], str]
 
@@ -92,24 +123,16 @@ def written(path: Path) -> str:
 
 
 def report(folder: Path) -> str:
-    words = POISON if folder.name == "poisoned" else HARMLESS
-    study = Study(
-        Poisoned,
-        {"words": {words[7]: tuple(words), words[0]: (*words, words[4])}},
-        outcome=f"coins.{words[15]}@last",
-        seeds=2,
-        turns=1,
-        name=words[1],
-        llm_client=client(words),
-    )
-    study.run(progress=False)
+    study = study_of(POISON if folder.name == "poisoned" else HARMLESS)
     board = StudyBoard(study)
-    return written(study.report(folder / "report.html")) + board.static_html()
+    html = written(study.report(folder / "report.html"))
+    return f"{html}{board.static_html()}{study._repr_html_()}{study.effects()._repr_html_()}"
 
 
 HTML: dict[str, Shown] = {
     "page": lambda folder: written(page(folder / "x.tape", folder / "x.html")),
     "Lab": lambda folder: Lab(folder / "x.tape").static_html(),
+    "TurnStepper": lambda folder: TurnStepper(load(folder / "x.tape", 1)).static_html(),
     "PromptViewer": lambda folder: PromptViewer(folder / "x.tape").static_html(),
     "RunTree": lambda folder: RunTree(folder / "x.tape").static_html(),
     "study": report,
@@ -147,15 +170,91 @@ def csv_step(folder: Path) -> None:
 
 def svg_step(folder: Path) -> None:
     """Write charts, and read them back as XML."""
-    for name, charts in (("poisoned", None), ("columns", [f"coins.{POISON[0]}"])):
-        chart = RateChart(folder / "poisoned" / "x.tape", columns=charts, title="".join(POISON[:5]))
-        root = ElementTree.parse(chart.save(folder / f"{name}.svg")).getroot()
-        for element in root.iter():
-            assert element.tag.rpartition("}")[2] not in ("script", "image", "foreignObject", "a")
-            for attribute, value in element.attrib.items():
-                assert not attribute.startswith("on")
-                assert not attribute.endswith("href") or value.startswith("#")
-            for_terminals(element.text or "")
+    for name, columns in (("poisoned", None), ("columns", [f"coins.{POISON[0]}"])):
+        title = "".join(POISON[:5])
+        chart = RateChart(folder / "poisoned" / "x.tape", columns=columns, title=title)
+        harmless_svg(chart.save(folder / f"{name}.svg"))
+    figure = study_of(POISON).chart(f"{COLUMN}@last")
+    figure.savefig(folder / "study.svg")
+    harmless_svg(folder / "study.svg")
+
+
+def harmless_svg(path: Path) -> None:
+    for element in ElementTree.parse(path).getroot().iter():
+        tag = element.tag.rpartition("}")[2]
+        assert tag not in ("script", "foreignObject", "a")
+        for attribute, value in element.attrib.items():
+            assert not attribute.startswith("on")
+            is_own = value.startswith(("#", "data:image/png"))
+            assert is_own or not attribute.endswith("href"), value
+        for_terminals(element.text or "")
+
+
+# --- what a notebook prints -----------------------------------------------------------------------
+
+
+def printed_step(folder: Path) -> None:
+    """Play a run and a study with their progress shown, and print everything that there is."""
+    output = io.StringIO()
+    with redirect_stdout(output), redirect_stderr(output):
+        run = Poisoned(
+            words=tuple(POISON),
+            name=POISON[0],
+            llm_client=client(POISON),
+            tape=folder / "printed.tape",
+        )
+        run.run(2)
+        study = study_of(POISON)
+    for_terminals(output.getvalue())
+    for_notebooks(run, study, study.effects(), *study.effects(), study.plan(), run.manifest())
+    for turn in run.turns:
+        for_notebooks(turn, turn.state, *turn.answers, *turn.calls, *turn.interventions)
+    for prompt in run.prompts.values():
+        for_notebooks(prompt)
+    registration = study.register(folder / "plan.json")
+    for_notebooks(registration)
+    chat = chat_of(POISON)
+    people = Poisoned(players={POISON[0]: "person, else random"}, name=POISON[0])
+    widgets = (PromptComparer(run), StudyBoard(study), HumanSeat(people), AssistantChat(chat))
+    for_notebooks(chat, *chat.exchanges, *widgets)
+    for widget in widgets:
+        for_terminals(widget.static_text())
+        assert not Elements(widget.static_html()).elements["script"]
+
+
+def for_notebooks(*values: object) -> None:
+    for value in values:
+        for_terminals(repr(value))
+        for_terminals(str(value))
+        show = getattr(value, "_repr_html_", str)
+        nothing_runs(show())
+
+
+ERRORS: dict[str, Callable[[Poisoned, str], object]] = {
+    "a tape's name": lambda run, word: Tape(word, read_only=True),
+    "a player's name": lambda run, word: Poisoned(players={word: "random"}),
+    "a player": lambda run, word: Poisoned(players={"Ann": word}),
+    "a field of the state": lambda run, word: run.intervene(1, {word: 1}),
+    "a note": lambda run, word: run.intervene(1, {"none": 1}, note=word),
+    "a prompt": lambda run, word: next(iter(run.prompts.values())).edit(f"{{{{ {word} }}}}"),
+    "a column": lambda run, word: RateChart(run, columns=[f"{word}?"]),
+    "a model's name": lambda run, word: LLMConfig(model="m", temperature=word),
+}
+
+
+def errors_step(_: Path) -> None:
+    """Make each mistake with each word; the errors, as a traceback prints them, quote them."""
+    run = Poisoned(words=tuple(POISON), llm_client=client(POISON))
+    run.run(1, progress=False)
+    count = 0
+    for name, mistake in ERRORS.items():
+        for word in POISON:
+            try:
+                mistake(run, word)
+            except LabError as error:
+                count += 1
+                for_terminals(f"{name}: {error} {error!r}")
+    assert count > len(POISON), "nothing was wrong"
 
 
 def log_step(folder: Path) -> None:
@@ -171,28 +270,77 @@ def log_step(folder: Path) -> None:
     for_terminals(stream.getvalue())
 
 
-async def room_step(_: Path) -> None:
-    """Join under each word, and take the teacher's table."""
-    async with open_room(Pots(players=PEOPLE, turns=1)) as here:
-        secret = here.room.link.partition("#")[2]
-        for word in POISON:
-            guest = here.visitor()
-            content = json.dumps({"name": word, "secret": secret})
-            headers = {"content-type": "application/json", "origin": guest.base.rstrip("/")}
-            await guest.client.post(guest.base + "join", content=content, headers=headers)
+# --- a class --------------------------------------------------------------------------------------
+
+SEATS = Poisoned(words=tuple(POISON)).names
+
+
+async def room_step(folder: Path) -> None:
+    """Play in a room where names, labels, seats, answers and the class itself are such words."""
+    labels = [f"{word}{number}" for number, word in enumerate(SEATS)]
+    players = dict.fromkeys(SEATS, "person, else random")
+    run = Poisoned(words=tuple(POISON), players=players, name=POISON[0], turns=1)
+    arguments: dict[str, Any] = {"labels": labels, "closing": Closing, "welcome": POISON[0]}
+    async with open_room(run, folder=folder, **arguments) as here, playing(here) as rounds:
+        guests = await joined_by_label(here)
+        here.room.start()
+        await asyncio.gather(*[say_word(guest) for guest in guests])
+        await rounds
+        await asyncio.gather(*[say_word(guest) for guest in guests])
+        tables = [(await guest.client.get(guest.base + "answers")).text for guest in guests]
         teacher = await here.teacher()
-        table = (await teacher.client.get(teacher.base + "people")).text
-    assert "HYPERLINK" in table
-    for_spreadsheets(table)
+        of_class = [await teacher.client.get(teacher.base + name) for name in ("people", "otree")]
+        tables += [reply.text for reply in of_class]
+        tables.append(written(here.room.to_otree(folder / "otree.csv")))
+        for_terminals(repr(here.room))
+        nothing_runs(here.room._repr_html_())
+    for table in tables:
+        for_spreadsheets(table)
+    assert all("HYPERLINK" in table for table in tables[-3:])
+
+
+async def joined_by_label(here: Class) -> list[Visitor]:
+    """Let a guest in by each label's own link, under a name that is another word."""
+    guests: list[Visitor] = []
+    for word, (label, link) in zip(POISON, here.room.label_links.items(), strict=False):
+        guest = here.visitor()
+        secret = link.partition("#")[2]
+        message = {"id": label, "secret": secret, "name": word, "agreed": True}
+        await post(guest, "join", message)
+        guests.append(guest)
+    return guests
+
+
+async def say_word(guest: Visitor) -> None:
+    """Answer what is asked, with a word of one's own."""
+    view = await guest.get()
+    while "ask" not in view:
+        await asyncio.sleep(0.05)
+        view = await guest.get()
+    number = int(view["guest"].removeprefix("p"))
+    values = {"word": POISON[number % len(POISON)]}
+    if view["step"] == "ask":
+        values["amount"] = "1"
+    await post(guest, "do", {"do": "answer", "id": view["ask"]["id"], "values": values})
+
+
+async def post(guest: Visitor, path: str, message: object) -> None:
+    """Post JSON with escapes: httpx writes no half characters."""
+    headers = {"content-type": "application/json", "origin": guest.base.rstrip("/")}
+    content = json.dumps(message)
+    reply = await guest.client.post(guest.base + path, content=content, headers=headers)
+    assert reply.status_code == 200, reply.text
 
 
 def named_by(words: list[str], folder: Path) -> list[Path]:
     """Return paths in a folder that are called so, as far as files can be."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = [word.replace("/", "|")[:80] for word in words]
-    return [
-        folder / name for name in names if not set(name) & {"\0", "\ud800"} and name[0] not in "._"
-    ]
+    paths: list[Path] = []
+    for word in words:
+        name = word.replace("/", "|")[:80]
+        if not set(name) & {"\0", "\ud800"} and name[0] not in "._":
+            paths.append(folder / name)
+    return paths
 
 
 def class_step(folder: Path) -> None:
@@ -209,23 +357,26 @@ def class_step(folder: Path) -> None:
         for_spreadsheets(written(out / "grades.csv"))
         pages[kind] = written(out / "index.html")
         for path in out.glob("pages/*.html"):
-            assert not [name for _, name in Elements(written(path)).attributes if name[:2] == "on"]
+            nothing_runs(written(path))
     same_elements(pages["poisoned"], pages["harmless"])
 
 
 def words_shown(plan: Plan) -> Iterator[Case]:
-    html = {f"HTML of {name}": partial(html_step, show) for name, show in HTML.items()}
-    text = {f"text of {name}": partial(text_step, show) for name, show in TEXT.items()}
-    steps = {
-        **html,
-        **text,
+    steps: dict[str, Callable[[Path], object]] = {}
+    for name, show in HTML.items():
+        steps[f"HTML of {name}"] = partial(html_step, show)
+    for name, show in TEXT.items():
+        steps[f"text of {name}"] = partial(text_step, show)
+    steps |= {
         "CSV": csv_step,
         "SVG": svg_step,
+        "printed": printed_step,
+        "errors": errors_step,
         "a class": class_step,
         "log": log_step,
     }
     yield Case("words", steps, record_both, may_raise=False)
-    yield Case("a room", {"CSV of a room": room_step}, may_raise=False)
+    yield Case("a room", {"room": room_step}, may_raise=False)
 
 
 def test_words_of_strangers_are_shown_and_never_obeyed(attack: Attack) -> None:

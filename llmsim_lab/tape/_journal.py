@@ -69,6 +69,8 @@ _PIECE = 2**20
 """Of lines that are read at once, in bytes."""
 _VALUE_WEIGHT = 48
 """Of a value in a text, in bytes."""
+_MOST_FAULTY = 10**6
+"""Lines that are not as they were written: after so many a file is no tape."""
 _HEAD = re.compile(rb'\{"tape":3,')
 _SUM = re.compile(rb',"sum":"([0-9a-f]{8})"\}\n')
 _SUM_LEN = len(b',"sum":"01234567"}\n')
@@ -719,6 +721,11 @@ class Journal:
             may_be_of_others = not (is_first or was_unsure or self.writers)
             for raw in self._lines_from(file, index.lines):
                 fault = index.add(raw)
+                if fault is not None and index.faulty > _MOST_FAULTY:
+                    raise TapeError(
+                        f"{self.path} has more than {_MOST_FAULTY:,} lines that are not as they "
+                        "were written: it is no tape, or was overwritten by something else"
+                    )
                 if may_be_of_others and fault is None:
                     self._end_recorder_of(raw)
             self.index = index

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import inspect
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -206,6 +207,13 @@ def _run_here(work: Coroutine[object, None, T]) -> T:
         raise ConfigError(
             "there are no threads here to wait in; await arun() or areplay() instead"
         ) from error
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Return what a function returns, called in a thread if there are any: the loop stays free."""
+    if sys.platform == "emscripten":  # a browser's Python
+        return function()
+    return await asyncio.to_thread(function)
 
 
 def called_in_thread(function: Callable[[], T]) -> T:

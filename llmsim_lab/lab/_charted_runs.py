@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_PANELS = 4
-_MOST_RUNS = 1_000
+_MOST_RUNS = 300
 _MOST_NAMES = 200
 _LARGEST = 1e300
 """The largest number on an axis: the difference of two larger ones may be infinite."""
@@ -80,7 +80,10 @@ class Line:
     def columns_of(self, chart: Series) -> dict[str, str]:
         """Return the numeric columns of a chart, by the names of its lines."""
         columns = lines_of_chart(chart, self.columns)
-        return {name: column for name, column in columns.items() if self.points(column).values}
+        return {name: column for name, column in columns.items() if self._has_points(column)}
+
+    def _has_points(self, column: str) -> bool:
+        return any(_is_drawable(row.get(column)) for row in self.rows)
 
 
 def is_number(value: object) -> TypeGuard[float]:

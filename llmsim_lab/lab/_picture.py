@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from llmsim_lab._util import drawing
 from llmsim_lab._util.html import SERIES_COLOURS, visible
-from llmsim_lab._util.text import clip, counted, number, printable
+from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.lab._charted_runs import MOST_PANELS, Line, Points, is_number
 from llmsim_lab.run.charts import Network, axis_of
 from llmsim_lab.run.series import Series
@@ -34,6 +34,10 @@ _MOST_WORDED = 8
 # The most runs in the legend, and players in a network, that are named.
 _MOST_NAMED = 20
 _MOST_COLOURED = 6
+_MOST_KEYS = 600
+"""Lines of a dict that are drawn, each of which takes a millisecond."""
+_MOST_MARKED = 100
+"""Turns whose interventions are drawn or told."""
 """The most lines of a dict that have colours; of more, only the highest and the lowest have."""
 _NAME_HEIGHT = 11
 """The height of the name at the end of a line, in points."""
@@ -322,7 +326,11 @@ def _draw_dict(
             _draw_keys(axes, keys, large=large)
             continue
         colour = SERIES_COLOURS[index % len(SERIES_COLOURS)]
-        for key in keys:
+        # As many of each run as there is room for; the mean is of all.
+        drawn = keys[: max(1, _MOST_KEYS // len(lines))]
+        if len(keys) > len(drawn):
+            _name_left_out(axes, len(keys))
+        for key in drawn:
             axes.plot(
                 key.points.turns,
                 key.points.values,
@@ -344,6 +352,18 @@ def _draw_dict(
     _set_axis(axes, chart, picture, values)
 
 
+def _name_left_out(axes: Axes, count: int) -> None:
+    """Write into a chart that not all of its lines are drawn."""
+    axes.text(
+        0.01,
+        0.02,
+        f"some of {count:,} lines",
+        transform=axes.transAxes,
+        fontsize="x-small",
+        color=_GREY,
+    )
+
+
 def _draw_keys(
     axes: Axes,
     keys: Sequence[_Key],
@@ -353,13 +373,17 @@ def _draw_keys(
     """Draw the lines of one run: a few in colours, of many only the highest and the lowest."""
     # Nobody can match names to forty colours, and people ask about the extremes.
     coloured = keys
+    drawn = keys
     if len(keys) > _MOST_COLOURED:
         by_end = sorted(keys, key=lambda key: key.end)
         coloured = [by_end[-1], by_end[0]]
+    if len(keys) > _MOST_KEYS:
+        drawn = [*keys[:_MOST_KEYS], *coloured]
+        _name_left_out(axes, len(keys))
     colours: dict[str, str] = {}
     for key, colour in zip(coloured, SERIES_COLOURS, strict=False):
         colours[key.name] = colour
-    for key in keys:
+    for key in drawn:
         is_coloured = key.name in colours
         axes.plot(
             key.points.turns,
@@ -527,6 +551,8 @@ def _mark_interventions(
 ) -> None:
     """Draw a line at each intervention, and write its words into the large panel."""
     interventions = _interventions(lines)
+    if len(interventions) > _MOST_MARKED:  # they would cover the lines
+        return
     for axes in panels:
         for turn in interventions:
             axes.axvline(
@@ -584,8 +610,11 @@ def _words(picture: Picture) -> Iterator[str]:
         yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
     if len(lines) > _MOST_NAMED:
         yield f"and {len(lines) - _MOST_NAMED} more runs"
-    for turn, words in _interventions(lines).items():
-        yield f"turn {turn}: {clip(printable(words), 120)}"
+    interventions = [
+        f"turn {turn}: {clip(printable(words), 120)}"
+        for turn, words in _interventions(lines).items()
+    ]
+    yield from few(interventions, _MOST_MARKED)
     network = picture.network
     if network is not None:
         players = counted(len(network.names), "player")

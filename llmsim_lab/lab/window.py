@@ -174,10 +174,18 @@ class LiveWindow:
         recorded = tape.runs()
         infos = runs_to_show(recorded, shown)
         self.reading.title = title_of(tape, infos, recorded)
-        read_into(self.reading, tape, infos)
+        shown_run = read_into(
+            self.reading,
+            tape,
+            infos,
+            kept=shown.id,
+        )
         for info in infos:
             self._infos[info.id] = info
             read = partial(run_on_tape, tape, info)
+            # A run that was read just now is not read again: it may be large.
+            if info.id == shown.id and shown_run is not None:
+                read = partial(_itself, shown_run)
             self.runs.record(info.id, read)
         return shown.id
 
@@ -797,6 +805,10 @@ class LiveWindow:
             raise ConfigError("no question waits for a person in this run; play a turn first")
         person, question = waiting
         question.answer(person, values)
+
+
+def _itself(run: ShownRun) -> ShownRun:
+    return run
 
 
 def _waited_for(call: Waiting) -> Message:

@@ -20,11 +20,13 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import as_mapping, checked
 from llmsim_lab._util.text import clip, counted
+from llmsim_lab._util.waiting import in_thread
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm.calls.faults import second_seed
 from llmsim_lab.llm.client import LLMClient
@@ -190,10 +192,14 @@ async def ask_again(
     if seed is None:
         # Not foreseen: a forger who knew which calls are drawn would leave those as they are.
         seed = random.SystemRandom().randrange(10**6)
-    pool = _Pool(
-        tape,
-        client.config.model,
-        largest_window=max(_LARGEST_WINDOW, client.config.num_ctx),
+    # In a thread, since a tape may be large and the loop has other work.
+    pool = await in_thread(
+        partial(
+            _Pool,
+            tape,
+            client.config.model,
+            largest_window=max(_LARGEST_WINDOW, client.config.num_ctx),
+        )
     )
     if not pool.seeds:
         reasons = [f"{count:,} {reason}" for reason, count in pool.left_out.items()]

@@ -38,6 +38,8 @@ _UNITS = {
 """Units by the ends of names; ``front/text.js`` has the same."""
 _NOT = re.compile(r"^(is |has )?")
 """Finds the place for a "not" in a field's name."""
+MOST_COLUMNS = 100_000
+"""Of a run that are shown."""
 _MOST_CHARTS = 1_000
 """Of a run: nobody looks at more, and a tape of megabytes may name a column in each few bytes."""
 _MOST_CHARACTERS = 20_000
@@ -78,6 +80,8 @@ class ChartedColumns:
         """The chart that draws each column, such as ``belief.*`` for ``belief.Ada``."""
         self._dicts: set[str] = set()
         """The charts with a star. Kept as a set, since a run may have 100,000 columns."""
+        self._left_out = False
+        """Whether there were more columns than these."""
 
     def add(
         self,
@@ -86,6 +90,8 @@ class ChartedColumns:
     ) -> bool:
         """Take a turn's row; return True if it has new columns of numbers."""
         new_names = [name for name in own_numbers(row) if name not in self._patterns]
+        self._left_out = self._left_out or len(self._patterns) + len(new_names) > MOST_COLUMNS
+        new_names = new_names[: MOST_COLUMNS - len(self._patterns)]
         if new_names:
             patterns = _patterns_in(turn.state)
             for name in new_names:
@@ -163,8 +169,9 @@ class ChartedColumns:
         count = len(self._all_patterns())
         if count <= _MOST_CHARTS or _named_charts(self._run):
             return ""
+        more = "More than " if self._left_out else ""
         return (
-            f"{count:,} columns or dicts of numbers would be a chart each: the first "
+            f"{more}{count:,} columns or dicts of numbers would be a chart each: the first "
             f"{_MOST_CHARTS:,} are drawn, and to_frame() or the tape's turns_frame() has all."
         )
 

@@ -14,7 +14,7 @@ import math
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from llmsim_lab._util.text import clip, listed, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.people.figures import charted_people
 from llmsim_lab.run.charts import (
+    MOST_COLUMNS,
     ChartedColumns,
     charted_columns,
     hidden_fields,
@@ -36,7 +37,7 @@ from llmsim_lab.run.charts import (
 )
 from llmsim_lab.run.outside import outside_in_words
 from llmsim_lab.run.registry import how_to_import
-from llmsim_lab.run.series import Series, own_numbers, plain_series
+from llmsim_lab.run.series import MOST_SERIES, Series, own_numbers, plain_series
 from llmsim_lab.run.session import load_turns
 from llmsim_lab.run.state import COMMON_COLUMNS
 from llmsim_lab.run.turn import Turn, result_in_words, with_outcomes
@@ -53,10 +54,8 @@ SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 _LARGE = ("think", "schema", "tools", "top_logprobs")
 """The settings that are one and the same object in all requests of a question."""
 _TWO_UNITS = re.compile("[\U00010000-\U0010ffff]")
-_MOST_COLUMNS = 100_000
-"""Of a run that are shown."""
 _LEFT_OUT = (
-    f"Some columns are left out here: its turns name more than {_MOST_COLUMNS:,}, or nearly all of "
+    f"Some columns are left out here: its turns name more than {MOST_COLUMNS:,}, or nearly all of "
     "them are empty; to_frame() or the tape's frame_rows() has all."
 )
 
@@ -130,28 +129,27 @@ class RecordedRun:
                 f"it: {why}"
             )
         self.last_planned = info.turns
-        lines = tape.turn_lines(
-            info.id,
-            turns.first,
-            turns.last,
-        )
         rows: dict[int, dict[str, Any]] = {}
-        records: list[Record] = []
-        names: list[str] = []
-        for number, line in lines.items():
-            # Half characters are replaced: a page cannot hold them.
-            row = whole(line["row"])
-            rows[number] = row
-            records.append(line["record"])
-            names += own_numbers(row)
-        self.series = plain_series(names)
+        names: dict[str, None] = {}
+
+        def next_records() -> Iterator[Record]:
+            # One by one, since each turn is made anew from its line: all would be there twice.
+            for number, line in tape.each_turn_line(info.id, turns.first, turns.last):
+                # Half characters are replaced: a page cannot hold them.
+                row = whole(line["row"])
+                rows[number] = row
+                if len(names) < MOST_SERIES:
+                    names.update(dict.fromkeys(own_numbers(row)))
+                yield line["record"]
+
         self.turns: list[Turn] = []
         turns_without_rows = load_turns(
             RecordedRun,
             tape,
             info.id,
-            records,
+            next_records(),
         )
+        self.series = plain_series(names)
         for turn in turns_without_rows:
             state = RowState(turn.state, rows[turn.number])
             self.turns.append(
@@ -548,7 +546,7 @@ class Reading:
         self._values[run] = self._values.get(run, 0) + len(row)
         turns = range(len(self._seen[run]))
         width = len(columns) + len(new_names)
-        room = _MOST_COLUMNS - len(columns)
+        room = MOST_COLUMNS - len(columns)
         if not is_reasonable(turns, width, values=self._values[run]):
             room = 0
         if len(new_names) > room:

@@ -29,7 +29,7 @@ from typing_extensions import TypeVar
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import as_mapping, plain
 from llmsim_lab._util.text import counted, error_text, log_event
-from llmsim_lab._util.waiting import run_sync
+from llmsim_lab._util.waiting import in_thread, run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.client import run_client
@@ -376,12 +376,17 @@ class Run(PlayedWorld[StateT]):
             least=0,
             most=info.turns,
         )
-        replayed = _run_to_replay(
-            tape,
-            info,
-            cls,
-            given,
+        # In a thread, since a tape may be large and the loop has other work.
+        recorded = await in_thread(
+            partial(
+                _read_recorded,
+                tape,
+                info,
+                cls,
+                given,
+            )
         )
+        replayed = _run_to_replay(recorded)
         turns_of_parent = replayed.turns
         replayed.turns = turns_of_parent[: last + 1]
         replayed._session.turns_of_parent = turns_of_parent[last + 1 :]
@@ -875,7 +880,9 @@ def read_into(
     reading: Reading,
     tape: Tape,
     infos: Sequence[RunInfo],
-) -> None:
+    *,
+    kept: int | None = None,
+) -> Any:
     """Add recorded runs to a reading, each with the turns that it played itself.
 
     The turns before a fork are its parent's, and are read there.
@@ -884,7 +891,12 @@ def read_into(
         reading: the reading that is added to.
         tape: the tape.
         infos: the runs, parents before their forks.
+        kept: the number of a run that is needed.
+
+    Returns:
+        That run, if all of its turns were read.
     """
+    kept_run = None
     allowance = tape.allowance()
     for info in infos:
         source = run_on_tape(
@@ -899,6 +911,9 @@ def read_into(
             changes=tape.changes(info, allowance),
             calls=calls,
         )
+        if info.id == kept and info.fork_turn is None:
+            kept_run = source
+    return kept_run
 
 
 def run_on_tape(
@@ -997,22 +1012,12 @@ def recorded_run(
     return run
 
 
-def _run_to_replay(
-    tape: Tape,
-    info: RunInfo,
-    called_on: type[RunT],
-    arguments: Arguments,
-) -> RunT:
+def _run_to_replay(recorded: _RecordedLines[RunT]) -> RunT:
     """Return a recorded run at its first turn, or a fork at the turn that it continued from.
 
     Its session answers the later turns from the tape, and compares them.
     """
-    recorded = _read_recorded(
-        tape,
-        info,
-        called_on,
-        arguments,
-    )
+    info = recorded.info
     # The turns of a fork up to this one are its parent's. They are not played again.
     fork_turn = info.fork_turn or 0
     run = _restored(
@@ -1020,7 +1025,7 @@ def _run_to_replay(
         _recorded_client(info),
         [record for record in recorded.records if record["turn"] <= fork_turn],
     )
-    run._session = Replaying(tape, info.id, recorded.lines)
+    run._session = Replaying(recorded.tape, info.id, recorded.lines)
     return run
 
 

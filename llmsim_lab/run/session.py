@@ -6,7 +6,7 @@ Also here: loading turns from a tape.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from types import MappingProxyType
@@ -437,7 +437,7 @@ def load_turns(
     cls: RunClass,
     tape: Tape,
     run: int,
-    records: Sequence[Record],
+    records: Iterable[Record],
 ) -> list[Turn]:
     """Return a run's turns with their calls, made from the records of ``Tape.turn_lines``."""
     recorder = ReplayRecorder(tape, run)

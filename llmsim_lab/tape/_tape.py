@@ -167,6 +167,15 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
             first: the first turn.
             last: the last turn.
         """
+        return dict(self.each_turn_line(run, first, last))
+
+    def each_turn_line(
+        self,
+        run: int,
+        first: float = -math.inf,
+        last: float = math.inf,
+    ) -> Iterator[tuple[int, Line]]:
+        """Yield what ``turn_lines`` returns, one turn at a time: all may take much memory."""
         latest = min(last, self.run(run).turns)
         for stretch in self._family.stretches(run, first, latest):
             player = stretch.run
@@ -183,15 +192,13 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         places = self._family.places(run, first, latest)
         turns = sorted(places)
         raws = self.journal.read([places[turn] for turn in turns])
-        lines: dict[int, Line] = {}
         for turn, raw in zip(turns, raws, strict=True):
             with checked(f"turn {turn} of run {run} on the tape {self.path} is damaged"):
                 line_of_turn = read_line(raw)
                 recorded_turn = line_of_turn["record"]["turn"]
                 if recorded_turn != turn:
                     raise ValueError(f"it is a record of turn {recorded_turn}")
-                lines[turn] = line_of_turn
-        return lines
+            yield turn, line_of_turn
 
     def calls(
         self,

@@ -243,11 +243,10 @@ def _repaired(damaged: Tape, new: Path) -> dict[int, tuple[int, int]]:
         for finding in _findings(draft):
             if finding.run:
                 left_out.add(finding.run)
-    for run, places in sorted(draft.journal.index.runs.items()):
-        if run in left_out:
-            continue
-        [first] = draft.journal.read([min(places.values())])
-        if read_line(first).get("parent") in left_out:
+    whole_runs = sorted(draft.journal.index.runs.keys() - left_out)
+    begun = [draft.journal.index.runs[run][b"run"] for run in whole_runs]
+    for run, raw in zip(whole_runs, draft.journal.read(begun), strict=True):
+        if read_line(raw).get("parent") in left_out:
             left_out.add(run)
     damaged.journal.rewrite(runs - left_out, new)
     kept_turns = Tape(new, read_only=True).journal.index.turns

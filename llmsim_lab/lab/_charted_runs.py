@@ -5,7 +5,7 @@ A run may be a simulation, one on a tape, or a frame as ``to_frame()`` returns i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
@@ -22,7 +22,7 @@ from llmsim_lab.run.reading import RecordedRun
 from llmsim_lab.run.recorded import run_on_tape
 from llmsim_lab.run.series import Series, own_numbers
 from llmsim_lab.simulation.parameters import SERIES
-from llmsim_lab.tape import Tape
+from llmsim_lab.tape import RunInfo, Tape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +37,8 @@ Row = Mapping[str, Any]
 """The values of a turn, by column."""
 Chartable: TypeAlias = "Run | RecordedRun | pd.DataFrame"
 """A run, or the rows of one."""
+Read: TypeAlias = Callable[[Tape, RunInfo], Any]
+"""Returns a run of a tape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,32 +101,36 @@ def _is_drawable(value: object) -> bool:
     return bool(size <= _LARGEST)
 
 
-def lines_of(*runs: object) -> list[Line]:
+def lines_of(*runs: object, read: Read = run_on_tape) -> list[Line]:
     """Return the runs to draw.
 
     Args:
         runs: simulations, tapes or their files, frames as ``to_frame()`` gives them, or mappings
             from names to any of them.
+        read: returns a run of a tape.
 
     Raises:
         ConfigError: there is nothing to draw.
         TapeError: a tape cannot be read.
     """
     lines: list[Line] = []
-    for name, run in runs_in(*runs):
+    for name, run in runs_in(*runs, read=read):
         lines.append(_line(name, run))
     if not lines:
         raise ConfigError("there is no run to chart; pass simulations, tapes or frames of runs")
     return lines
 
 
-def runs_in(*sources: object) -> Iterator[tuple[str, Chartable]]:
+def runs_in(
+    *sources: object,
+    read: Read = run_on_tape,
+) -> Iterator[tuple[str, Chartable]]:
     """Yield each run or frame of the arguments of ``lines_of``, with the name it was given."""
     import pandas as pd  # imported here: a window without frames does not need it
 
     for source in sources:
         if isinstance(source, Mapping):
-            yield from _named_runs(source)
+            yield from _named_runs(source, read)
         elif isinstance(source, str | Path | Tape):
             tape = source
             if not isinstance(tape, Tape):
@@ -136,7 +142,7 @@ def runs_in(*sources: object) -> Iterator[tuple[str, Chartable]]:
                     "pass some of them, as load(tape, 1)"
                 )
             for info in infos:
-                yield "", run_on_tape(tape, info)
+                yield "", read(tape, info)
         elif isinstance(source, Run | pd.DataFrame):
             yield "", source
         else:
@@ -146,9 +152,12 @@ def runs_in(*sources: object) -> Iterator[tuple[str, Chartable]]:
             )
 
 
-def _named_runs(by_name: Mapping[object, object]) -> Iterator[tuple[str, Chartable]]:
+def _named_runs(
+    by_name: Mapping[object, object],
+    read: Read,
+) -> Iterator[tuple[str, Chartable]]:
     for name, source in by_name.items():
-        runs = [run for _, run in runs_in(source)]
+        runs = [run for _, run in runs_in(source, read=read)]
         if len(runs) > 1:
             raise ConfigError(f"{name!r} names {len(runs)} runs; name one: load(tape, 1)")
         for run in runs:

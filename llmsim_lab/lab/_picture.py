@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
@@ -299,13 +299,11 @@ class _Key:
         return self.points.values[-1]
 
 
-def _keys_of(line: Line, chart: Series) -> list[_Key]:
-    """Return a run's lines in a chart of a dict."""
-    keys: list[_Key] = []
+def _keys_of(line: Line, chart: Series) -> Iterator[_Key]:
+    """Yield a run's lines in a chart of a dict, which may have a hundred thousand."""
     for name, column in line.columns_of(chart).items():
         points = line.points(column)
-        keys.append(_Key(name=name, points=points))
-    return keys
+        yield _Key(name=name, points=points)
 
 
 def _draw_dict(
@@ -319,7 +317,7 @@ def _draw_dict(
     values: list[float] = []
     lines = picture.lines
     for index, line in enumerate(lines):
-        keys = _keys_of(line, chart)
+        keys = list(_keys_of(line, chart))
         for key in keys:
             values += key.points.values
         if len(lines) == 1:
@@ -441,7 +439,7 @@ def _name_ends(
         )
 
 
-def _mean_of(keys: Sequence[_Key]) -> Points:
+def _mean_of(keys: Iterable[_Key]) -> Points:
     """Return the mean over the keys that have a value, turn by turn."""
     by_turn: dict[float, list[float]] = {}
     for key in keys:

@@ -61,7 +61,7 @@ class RateChart(Lab):
     ) -> None:
         self._given = runs
         self._title = title
-        self._charts = charted(lines_of(*runs), columns)
+        self._charts = charted(lines_of(*runs, read=self._read_run), columns)
         super().__init__(runs)  # type: ignore[arg-type]
         self.reading.title = title
 
@@ -86,7 +86,7 @@ class RateChart(Lab):
 
     def _picture(self) -> Picture:
         return Picture(
-            lines=lines_of(*self._given),
+            lines=lines_of(*self._given, read=self._read_run),
             charts=self._charts,
             title=self._title,
         )

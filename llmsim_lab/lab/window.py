@@ -101,6 +101,8 @@ class LiveWindow:
     # A class attribute, since a host may be closed even if __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[None] | None = None
+    _latest: tuple[tuple[Path, int], Any] | None = None
+    """The run that was read last, and where."""
 
     def __init__(
         self,
@@ -174,20 +176,28 @@ class LiveWindow:
         recorded = tape.runs()
         infos = runs_to_show(recorded, shown)
         self.reading.title = title_of(tape, infos, recorded)
-        shown_run = read_into(
+        read_into(
             self.reading,
             tape,
             infos,
-            kept=shown.id,
+            read=self._read_run,
         )
         for info in infos:
             self._infos[info.id] = info
-            read = partial(run_on_tape, tape, info)
-            # A run that was read just now is not read again: it may be large.
-            if info.id == shown.id and shown_run is not None:
-                read = partial(_itself, shown_run)
+            read = partial(self._read_run, tape, info)
             self.runs.record(info.id, read)
         return shown.id
+
+    def _read_run(self, tape: Tape, info: RunInfo) -> Any:
+        """Return a run of a tape. The latest one is kept and not read again: it may be large."""
+        place = (tape.path, info.id)
+        if self._latest is not None:
+            latest_place, run = self._latest
+            if latest_place == place and run.turns[-1].number == info.turns:
+                return run
+        run = run_on_tape(tape, info)
+        self._latest = (place, run)
+        return run
 
     def _number_for(self, run: ShownRun) -> int:
         """Return a new run's number here: that of its tape, unless another run has it."""
@@ -805,10 +815,6 @@ class LiveWindow:
             raise ConfigError("no question waits for a person in this run; play a turn first")
         person, question = waiting
         question.answer(person, values)
-
-
-def _itself(run: ShownRun) -> ShownRun:
-    return run
 
 
 def _waited_for(call: Waiting) -> Message:

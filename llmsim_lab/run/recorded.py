@@ -881,8 +881,8 @@ def read_into(
     tape: Tape,
     infos: Sequence[RunInfo],
     *,
-    kept: int | None = None,
-) -> Any:
+    read: Callable[[Tape, RunInfo], Any] | None = None,
+) -> None:
     """Add recorded runs to a reading, each with the turns that it played itself.
 
     The turns before a fork are its parent's, and are read there.
@@ -891,19 +891,19 @@ def read_into(
         reading: the reading that is added to.
         tape: the tape.
         infos: the runs, parents before their forks.
-        kept: the number of a run that is needed.
-
-    Returns:
-        That run, if all of its turns were read.
+        read: returns a whole run; ``run_on_tape`` if not given.
     """
-    kept_run = None
+    read = read or run_on_tape
     allowance = tape.allowance()
     for info in infos:
-        source = run_on_tape(
-            tape,
-            info,
-            first=info.fork_turn,
-        )
+        if info.fork_turn is None:
+            source = read(tape, info)
+        else:
+            source = run_on_tape(
+                tape,
+                info,
+                first=info.fork_turn,
+            )
         calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
         reading.add(
             info,
@@ -911,9 +911,6 @@ def read_into(
             changes=tape.changes(info, allowance),
             calls=calls,
         )
-        if info.id == kept and info.fork_turn is None:
-            kept_run = source
-    return kept_run
 
 
 def run_on_tape(

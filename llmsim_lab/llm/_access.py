@@ -444,8 +444,11 @@ class Mask:
     def errors(self, error: BaseException) -> None:
         """Take secrets out of an error and those behind it."""
         for cause in errors_behind(error):
-            if isinstance(cause, httpx.RequestError):
-                cause.request = None  # type: ignore[assignment]  # it is not for those who debug
+            # They are not for those who debug: one has the key, the other may repeat it.
+            if isinstance(cause, httpx.HTTPError):
+                cause.request = None  # type: ignore[assignment]
+            if isinstance(cause, httpx.HTTPStatusError):
+                cause.response = None  # type: ignore[assignment]
             if not self:
                 continue
             cause.args = tuple(self.value(argument) for argument in cause.args)

@@ -11,7 +11,7 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import JSON, Schema, all_finite
 from llmsim_lab._util.schemas import NUMBERS, alternatives, not_null, resolved
-from llmsim_lab._util.text import text_of
+from llmsim_lab._util.text import clip, text_of
 from llmsim_lab.llm.choice import numeric
 from llmsim_lab.llm.form import bounds_words
 
@@ -247,7 +247,7 @@ def field_fault(value: JSON, field: Schema) -> str:
     if _allows(field, value) and all_finite(value):
         return ""
     if isinstance(value, int | float):
-        return f"is {text_of(value)}; it must be {field_words(field)}"
+        return f"is {clip(text_of(value), 40)}; it must be {field_words(field)}"
     return f"is {value!r:.40}; it must be {field_words(field)}"
 
 

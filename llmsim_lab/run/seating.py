@@ -111,9 +111,12 @@ class SeatQuestion:
         Raises:
             AnswerError: a value is wrong; the error names its field, and nothing was sent.
         """
-        self._check(self.form.faults(values))
-        # Empty fields are left out, so that they get their defaults.
-        reply = {name: value for name, value in values.items() if value is not None}
+        reply: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+        for name, part in self.form.fields.items():
+            # Reasoning and confidence are optional for people, but they are never null.
+            if part.get("optional") and name not in Reply.model_fields:
+                reply.setdefault(name, None)
+        self._check(self.form.faults(reply))
         is_put_otherwise = self.form is not self.question
         if self.run is not None and is_put_otherwise:
             reply = self.run._as_reply(reply)

@@ -7,9 +7,11 @@ What a client alone keeps of it, also in the local variables of errors: ``test_s
 from __future__ import annotations
 
 import asyncio
+import copy
 import io
 import json
 import logging
+import os
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
@@ -26,10 +28,11 @@ from room_kit import Visitor, open_room
 from verbs_kit import command
 from wire_kit import FAULTS, KEY, answer_with
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, State
+from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, State, data_path
 from llmsim_lab.errors import LabError
 from llmsim_lab.lab import Lab, PromptViewer, RunTree
 from llmsim_lab.llm import OllamaBackend, OpenAIBackend
+from llmsim_lab.llm.calls.faults import errors_behind
 from llmsim_lab.run.recorded import page
 
 pytestmark = pytest.mark.process
@@ -84,14 +87,25 @@ class Shown:
     def __init__(self) -> None:
         self.places: dict[str, str] = {}
 
-    def add(self, place: str, what: object) -> None:
-        self.places[f"{place} {len(self.places)}"] = what if isinstance(what, str) else repr(what)
+    def add(self, place: str, thing: object) -> None:
+        text = thing if isinstance(thing, str) else repr(thing)
+        self.places[f"{place} {len(self.places)}"] = text
+
+    def add_object(self, place: str, thing: object) -> None:
+        """Add what a debugger, a copy and a pickle show of an object."""
+        self.add(place, thing)
+        self.add(f"parts of {place}", getattr(thing, "__dict__", ""))
+        # Not everything can be copied; other libraries' errors cannot.
+        with suppress(TypeError, AttributeError, pickle.PicklingError):
+            self.add(f"a copy of {place}", getattr(copy.copy(thing), "__dict__", ""))
+            self.add(f"a pickle of {place}", pickle.dumps(thing).decode("latin-1"))
 
     def add_error(self, error: BaseException) -> None:
+        """Add an error with those behind it, and the variables of its frames."""
         report = traceback.TracebackException.from_exception(error, capture_locals=True)
-        self.add("an error", f"{error!r} {vars(error)} {''.join(report.format())}")
-        with suppress(TypeError, AttributeError, pickle.PicklingError):
-            self.add("a pickle", pickle.dumps(error).decode("latin-1"))
+        self.add("a traceback", "".join(report.format()))
+        for cause in errors_behind(error):
+            self.add_object(f"a {type(cause).__name__}", cause)
 
     def add_files(self, folder: Path) -> None:
         for path in folder.rglob("*"):
@@ -162,6 +176,12 @@ def in_lab(folder: Path, *, fault: str, kind: str) -> None:
             run.run(1, progress=False)
         except LabError as error:
             shown.add_error(error)
+        try:
+            asyncio.run(run.llm_client.backend.model_info())
+        except LabError as error:
+            shown.add_error(error)
+        for thing in (run.llm_client, run.llm_client.backend, run.llm_client.config):
+            shown.add_object(type(thing).__name__, thing)
         asyncio.run(stepped(window, browser))
         shown.add("messages", json.dumps(browser.heard))
         views: dict[str, Callable[[], object]] = {
@@ -172,13 +192,39 @@ def in_lab(folder: Path, *, fault: str, kind: str) -> None:
             "page": lambda: page(folder / "x.tape", folder / "x.html"),
             "frames": lambda: run.tape.calls_frame().to_csv(),
             "show": lambda: command("tape", "show", folder / "x.tape", "--turn", 1),
-            "repr": lambda: (run, run.llm_client, run.llm_client.backend, run.manifest()),
+            "repr": lambda: (run, run.manifest()),
         }
         for name, show in views.items():
             with suppress(LabError):
                 shown.add(name, show())
         window.close()
         run.close()
+    shown.add("log", log.getvalue())
+    shown.add_files(folder)
+    shown.check()
+
+
+def on_the_command_line(folder: Path, *, fault: str, kind: str) -> None:
+    """Ask for the models, and play, with a password in the address and a key in the environment."""
+    shown = Shown()
+    with serving(partial(answer_with, fault)) as port, log_kept() as log:
+        address = f"http://somebody:{KEY}@127.0.0.1:{port}"
+        model = "ollama:m"
+        if kind == "OpenAI":
+            model = "openai:m"
+            address = f"{address}/v1"
+        os.environ["OPENAI_API_KEY"] = KEY
+        world = data_path("templates") / "public_goods.py"
+        out = folder / "out"
+        play = ("--turns", 1, "--out", out, "--tape", folder / "x.tape")
+        address_option = ("--base-url", address)
+        shown.add("doctor", command("doctor", model, *address_option))
+        shown.add(
+            "a run",
+            command("run", f"{world}:PublicGoods", "--model", model, *address_option, *play),
+        )
+        for wrong in (f"{address}?key={KEY}", f"ftp://me:{KEY}@box", f"http://me:{KEY}@no host"):
+            shown.add("a wrong address", command("doctor", "--host", wrong))
     shown.add("log", log.getvalue())
     shown.add_files(folder)
     shown.check()
@@ -191,13 +237,20 @@ async def stepped(window: Lab, browser: Browser) -> None:
     await eventually(lambda: not browser.latest("live")["busy"], wait_s=PATIENCE_S)
 
 
+PLACES: dict[str, Callable[..., object]] = {
+    "a room": in_a_room,
+    "Lab": in_lab,
+    "the command line": on_the_command_line,
+}
+
+
 def keys_shown(plan: Plan) -> Iterator[Case]:
     echoes = {name: None for name in FAULTS if name.startswith("key")}
-    for place, (name, _) in enumerate(plan.chosen(echoes, 3)):
-        kind = ("OpenAI", "Ollama")[(plan.seed + place) % 2]
-        for step, do in (("a room", in_a_room), ("Lab", in_lab)):
-            case = {step: partial(do, fault=name, kind=kind)}
-            yield Case(f"{name}, {kind}, {step}", case, may_raise=False, wall_s=120)
+    for number, (name, _) in enumerate(plan.chosen(echoes, 3)):
+        kind = ("OpenAI", "Ollama")[(plan.seed + number) % 2]
+        for place, step in PLACES.items():
+            steps = {place: partial(step, fault=name, kind=kind)}
+            yield Case(f"{name}, {kind}, {place}", steps, may_raise=False, wall_s=120)
 
 
 def test_a_key_that_a_server_echoes_is_in_no_byte_of_a_room_a_window_or_a_tape(

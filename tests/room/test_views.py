@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from seats_kit import playing, room, seated
 
+from llmsim_lab import Reply
+from llmsim_lab.room._asking import closing_answers, closing_questions
+from llmsim_lab.room._faults import RoomError
 from llmsim_lab.room._seats import OpenAsk, RoomSeats
 from llmsim_lab.room._streams import RoomStream
 from llmsim_lab.room._views import guest_view, projector_view, teacher_view
@@ -204,3 +207,16 @@ def test_the_wall_counts_those_who_still_play(
     seats.last_turn = last_turn
     changed = {"online": 0, "planned": 6, "answered": expected.get("asked", 0), **expected}
     assert projector_view(seats, None) == {**CLASS, **changed, "charts": []}
+
+
+class Leaving(Reply):
+    age: int | None = None
+    fair: bool
+
+
+def test_an_answer_that_may_be_none_may_be_left_empty() -> None:
+    questions = closing_questions(Leaving)
+    assert closing_answers(questions, {"fair": "yes"}) == {"age": None, "fair": True}
+    assert closing_answers(questions, {"age": "20", "fair": "yes"}) == {"age": 20, "fair": True}
+    with pytest.raises(RoomError, match="fair is missing"):
+        closing_answers(questions, {"age": "20"})

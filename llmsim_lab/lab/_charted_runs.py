@@ -67,7 +67,7 @@ class Line:
 
     def points(self, column: str) -> Points:
         """Return the turns and values of a column; a boolean counts as 0 or 1."""
-        rows = [row for row in self.rows if _is_drawable(row.get(column))]
+        rows = [row for row in self.rows if is_drawable(row.get(column))]
         turns = [float(row["turn"]) for row in rows]
         return Points(
             turns=turns,
@@ -90,10 +90,11 @@ class Line:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return True for a number that an axis has room for, but not for a boolean."""
-    return not isinstance(value, bool) and _is_drawable(value)
+    return not isinstance(value, bool) and is_drawable(value)
 
 
-def _is_drawable(value: object) -> bool:
+def is_drawable(value: object) -> bool:
+    """Return True for a number that an axis has room for, or a boolean."""
     if not isinstance(value, Real):
         return False
     # Compared as it is: an integer of 400 digits cannot become a float.

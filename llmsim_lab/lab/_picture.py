@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from llmsim_lab._util import drawing
 from llmsim_lab._util.html import SERIES_COLOURS, visible
 from llmsim_lab._util.text import clip, counted, few, number, printable
-from llmsim_lab.lab._charted_runs import MOST_PANELS, Line, Points, is_number
+from llmsim_lab.lab._charted_runs import MOST_PANELS, Line, Points, is_drawable, is_number
 from llmsim_lab.run.charts import Network, axis_of
 from llmsim_lab.run.series import Series
 
@@ -605,7 +605,8 @@ def _words(picture: Picture) -> Iterator[str]:
         for chart in picture.charts:
             parts += _chart_words(chart, line)
         turns = f"turns {line.rows[0]['turn']} to {line.rows[-1]['turn']}"
-        yield f"{clip(printable(line.name), 60)}, {turns}: {', '.join(parts)}"
+        values = ", ".join(parts) or "no values"
+        yield f"{clip(printable(line.name), 60)}, {turns}: {values}"
     if len(lines) > _MOST_NAMED:
         yield f"and {len(lines) - _MOST_NAMED} more runs"
     interventions = [
@@ -633,12 +634,17 @@ def _chart_words(chart: Series, line: Line) -> list[str]:
         return [f"{chart.label}, mean of {len(columns)}: {_from_to(mean[0], mean[-1])}"]
     words = []
     for column in columns.values():
-        last = line.rows[-1].get(column)
+        rows = [row for row in line.rows if is_drawable(row.get(column))]
+        last = rows[-1][column]
+        label = column if "*" in chart.column else chart.label
         if isinstance(last, bool):
-            words.append(f"{chart.label} {'yes' if last else 'no'}")
-        elif is_number(last):
-            label = column if "*" in chart.column else chart.label
-            words.append(f"{label} {_from_to(line.rows[0].get(column), last)}")
+            text = f"{label} {'yes' if last else 'no'}"
+        else:
+            text = f"{label} {_from_to(line.rows[0].get(column), last)}"
+        # A player may have left, and a value may be missing.
+        if rows[-1] is not line.rows[-1]:
+            text += f" in turn {rows[-1]['turn']}"
+        words.append(text)
     return words
 
 

@@ -521,7 +521,8 @@ def test_a_chart_of_several_runs_and_frames_is_saved_for_papers(tmp_path: Path) 
 
 
 def test_a_column_of_yes_and_no_is_charted_by_name_and_one_of_words_is_an_error() -> None:
-    frame = pd.DataFrame({"turn": [0, 1], "war": [True, False], "mood": ["a", "b"], "y": [1, 2]})
+    frame = pd.DataFrame({"turn": [0, 1], "war": [True, False], "mood": ["a", "b"], "y": [1, None]})
+    assert "run, turns 0 to 1: y 1 in turn 0\n" in RateChart(frame).static_text() + "\n"
     [line] = RateChart(frame, columns=["war"]).figure.axes[0].lines
     assert list(line.get_ydata()) == [1, 0]
     with pytest.raises(ConfigError, match="the column 'mood' has no numbers to chart; those that"):

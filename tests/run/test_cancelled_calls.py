@@ -28,8 +28,10 @@ class Sluggish:
 
     def __init__(self) -> None:
         self.hurried = False
+        self.is_asked = False
 
     async def chat(self, request: ChatRequest) -> ChatReply:
+        self.is_asked = True
         if "slow" in request.prompt and not self.hurried:
             await asyncio.Event().wait()
         if "failing" in request.prompt:
@@ -82,6 +84,11 @@ async def by_a_failure_beside_it(ask: Ask) -> str:
     return "answered"
 
 
+async def by_nothing(ask: Ask) -> str:
+    await ask("Ann", Number, "slow")
+    return "answered"
+
+
 async def never() -> str:
     await asyncio.Event().wait()
     return "never"
@@ -110,6 +117,7 @@ WAYS = [
     by_a_failure_beside_it,
     by_what_comes_from_outside,
     by_what_may_be_done_once,
+    by_nothing,
 ]
 
 
@@ -145,8 +153,11 @@ def test_a_replay_takes_the_branch_that_a_cancelled_call_led_to(
     decisions = run.decisions().set_index("player")["status"]
     slow = "Bob" if way == 1 else "Ann"
     assert decisions[slow] == "failed"
-    [cancelled] = [call for call in Tape(path).calls(1) if call.attempt.reason == "cancelled"]
-    assert (cancelled.attempt.request.site.agent, cancelled.attempt.reply) == (slow, None)  # type: ignore[union-attr]
+    attempts = [call.attempt for call in Tape(path).calls(1)]
+    cancelled = [attempt for attempt in attempts if attempt.reason == "cancelled"]
+    # On a busy machine the other one, too, may have no answer in time.
+    assert slow in {attempt.request.site.agent for attempt in cancelled if attempt.request.site}
+    assert not any(attempt.reply for attempt in cancelled)
     assert verify(path) == []
     assert Hurry.replay(path).turns == run.turns
 
@@ -177,11 +188,12 @@ def test_an_error_from_outside_that_the_turn_catches_ends_it_all_the_same() -> N
 
 def test_a_call_of_an_interrupted_turn_is_asked_anew(tmp_path: Path) -> None:
     path, backend = tmp_path / "hurry.tape", Sluggish()
-    run = Hurry(way=2, llm_client=client(backend), tape=path)
+    run = Hurry(way=7, llm_client=client(backend), tape=path)
 
     async def interrupted() -> None:
         playing = asyncio.create_task(run.arun(1))
-        await asyncio.sleep(0.005)
+        while not backend.is_asked:
+            await asyncio.sleep(0)
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
 

@@ -419,6 +419,9 @@ class BaseWorld(Generic[StateT]):
         A measure is a column of ``decisions()``, or ``"column@turn"`` for one turn. Charts and
         ``compare_with_people`` show the figures beside the run. Return nothing if
         ``played_otherwise()`` names a parameter with another value.
+
+        This is of the design alone. Charts and pages show nothing beside edited prompts and
+        interventions, and a comparison counts such runs, whatever this returns.
         """
         return {}
 

@@ -34,7 +34,7 @@ from llmsim_lab.people.figures import (
     is_changed,
     measured_people,
 )
-from llmsim_lab.run import Run, load
+from llmsim_lab.run import Run, Turn, load
 from llmsim_lab.study._exact import Exact, Law
 from llmsim_lab.study._study import Study
 from llmsim_lab.study.estimates.numeric import Numbers
@@ -473,7 +473,7 @@ def compare_with_people(
     with _runs_of(played) as runs:
         for key, run in runs:
             worlds.add(key.world)
-            if not remarks.admit(run):
+            if not remarks.admit(key, run):
                 continue
             measures = _people_of(run.run_of if isinstance(run, Exact) else run)
             check_margin(
@@ -552,17 +552,25 @@ class _Remarks:
         # Weak, since runs are let go, and a later one may have the same id.
         self._seen: WeakSet[Run | Exact] = WeakSet()
         self._seen_on_tapes: set[tuple[Path, int]] = set()
+        self._begun: dict[tuple[ArmKey, object], Turn] = {}
+        """First turns by arm and identity; kept, so that no later one gets the same id."""
+        self._first_runs: dict[tuple[Path, int], int] = {}
         self._repeated = 0
+        self._forked = 0
         self._without_people = 0
         self._of_people = 0
         self._filled = 0
         self._changed = 0
 
-    def admit(self, played: Run | Exact) -> bool:
+    def admit(self, key: ArmKey, played: Run | Exact) -> bool:
         """Count a run, and return False if it has nothing that can stand beside people."""
         # The unit is a run: the same one again is no evidence more.
         if self._is_repeated(played):
             self._repeated += 1
+            return False
+        # Nor is a fork: its first turns are another's, and what follows depends on them.
+        if isinstance(played, Run) and self._is_begun(key, played):
+            self._forked += 1
             return False
         if isinstance(played, Exact):
             run = played.run_of
@@ -595,12 +603,45 @@ class _Remarks:
         self._seen.add(played)
         return is_repeated
 
+    def _is_begun(self, key: ArmKey, run: Run) -> bool:
+        """Return whether a run's first turn is that of another run of its arm, as a fork's is."""
+        if len(run.turns) < 2:
+            return False
+        first_turn = run.turns[1]
+        beginning: object = id(first_turn)
+        if run.tape is not None and run.run_id is not None:
+            beginning = self._first_run(run.tape, run.run_id)
+        is_begun = (key, beginning) in self._begun
+        self._begun[key, beginning] = first_turn
+        return is_begun
+
+    def _first_run(self, tape: Tape, number: int) -> tuple[Path, int]:
+        """Return which run of a tape played the first turn of one of its runs."""
+        path = Path(tape.path).resolve()
+        first = number
+        # A run is looked up once, since forks of forks may be many.
+        while (path, first) not in self._first_runs:
+            info = tape.run(first)
+            # A fork at turn 0 plays its first turn itself.
+            if info.parent is None or not info.fork_turn:
+                self._first_runs[path, first] = first
+            else:
+                first = info.parent
+        first = self._first_runs[path, first]
+        self._first_runs[path, number] = first
+        return path, first
+
     def in_words(self) -> list[str]:
         """Return a line for each kind of remark."""
         lines = []
         if self._repeated:
             lines.append(
                 f"{counted(self._repeated, 'run')} left out: the same as another in the list"
+            )
+        if self._forked:
+            lines.append(
+                f"{counted(self._forked, 'run')} left out: forks, whose first turns are those of "
+                "another in the list"
             )
         for (world, differences), runs in self._played_otherwise.items():
             lines.append(f"{counted(runs, 'run')} of {world} left out: {differences}")

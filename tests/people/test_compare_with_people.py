@@ -170,6 +170,19 @@ def test_the_same_run_counts_once(tmp_path: Path) -> None:
     assert compared.label == "2 runs left out: the same as another in the list"
 
 
+def test_a_fork_of_a_run_in_the_list_is_no_second_group(tmp_path: Path) -> None:
+    for tape in (None, tmp_path / "forks.tape"):
+        run = classic("contributing")(players="random", tape=tape)
+        run.run()
+        later = run.fork(5)
+        anew = run.fork(0)
+        for fork in (later, anew):
+            fork.run(run.turn_number - fork.turn_number)
+        compared = compare_with_people([run, later, anew, later.fork(7)])
+        assert {likeness.groups for likeness in compared} == {2}
+        assert "2 runs left out: forks, whose first turns are those of ano" in compared.label
+
+
 def test_arms_that_people_did_not_play_are_left_out_and_counted() -> None:
     study = Study(
         classic("contributing"),

@@ -28,10 +28,10 @@ class Sluggish:
 
     def __init__(self) -> None:
         self.hurried = False
-        self.is_asked = False
+        self.asked = asyncio.Event()
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        self.is_asked = True
+        self.asked.set()
         if "slow" in request.prompt and not self.hurried:
             await asyncio.Event().wait()
         if "failing" in request.prompt:
@@ -192,8 +192,7 @@ def test_a_call_of_an_interrupted_turn_is_asked_anew(tmp_path: Path) -> None:
 
     async def interrupted() -> None:
         playing = asyncio.create_task(run.arun(1))
-        while not backend.is_asked:
-            await asyncio.sleep(0)
+        await backend.asked.wait()
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
 

@@ -85,7 +85,7 @@ class Line:
         return {name: column for name, column in columns.items() if self._has_points(column)}
 
     def _has_points(self, column: str) -> bool:
-        return any(_is_drawable(row.get(column)) for row in self.rows)
+        return any(is_drawable(row.get(column)) for row in self.rows)
 
 
 def is_number(value: object) -> TypeGuard[float]:

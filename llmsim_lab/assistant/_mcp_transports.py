@@ -1,8 +1,7 @@
 """Connections to MCP servers that read only so much.
 
 The ``mcp`` library reads a line of a server's standard output for as long as it is, and copies what
-it has with each piece; it takes messages and pages of HTTP without end. A server that sends more
-than any honest one has its connection closed, and the call's result says why.
+it has with each piece; it takes messages and answers of HTTP without end.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -25,6 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
+from llmsim_lab._util.jsontext import text_of_model
 from llmsim_lab._util.text import log_event
 from llmsim_lab.llm.wire_limits import (
     BoundedNetwork,
@@ -35,99 +35,95 @@ from llmsim_lab.llm.wire_limits import (
 
 logger = logging.getLogger(__name__)
 
-MAX_MESSAGE_BYTES = 16 * 2**20
-"""Of one message: a result with a large picture has some 5 MB."""
+_MAX_BYTES = 16 * 2**20
+"""A result with a large picture has some 5 MB."""
 _MAX_VALUES = 250_000
-"""Commas and opening brackets of one message: a table of 25,000 rows and ten columns. As objects of
-Python's, several times over, they take 300 MB."""
-_MAX_BYTES = 24 * 2**20
-"""Of all that a server sends after a request to it, or in a minute."""
+"""Commas and opening brackets: a table of 25,000 rows and ten columns. As objects of Python's,
+several times over, they take 300 MB."""
 _MAX_MESSAGES = 5_000
-"""Messages after a request to it, or in a minute; a call that tells its progress a hundred times a
-second for 25 s sends half of that."""
-_MAX_EXCHANGES = 200
-"""Requests of HTTP for one of the protocol's, or in a minute: answers to what the server asks, and
-further parts of a stream."""
+"""A call that tells its progress a hundred times a second for 25 s sends half of that."""
+_MESSAGES_AN_EXCHANGE = 25
+"""As so many messages counts a request of HTTP: an answer to the server, or for a further part."""
 _WINDOW_S = 60.0
 _MAX_STDERR_BYTES = 500
 _READ_BYTES = 65_536
 _PATIENCE_S = 2.0
 """How long a server may take to end, first once its input is closed, then once it is told to."""
-_READ_TIMEOUT_S = 300.0
 
 Streams = tuple[Any, Any]
 """Of messages, from the server and to it."""
 
 
 class Received:
-    """Counts what a tool server sends after each request to it.
+    """Counts what a tool server sends after each request to it, or in a minute.
 
     Attributes:
         fault: what it sent too much of; empty if it did not.
-        is_too_much: set then.
     """
 
     def __init__(self) -> None:
         self.fault = ""
-        self.is_too_much = asyncio.Event()
         self.begin()
 
     def begin(self) -> None:
         """Count from now on, since the server is asked something."""
         self._since = time.monotonic()
         self._bytes = 0
+        self._values = 0
         self._messages = 0
-        self._exchanges = 0
 
-    def add(self, content: bytes) -> None:
-        """Count bytes.
+    def add(self, content: bytes = b"", messages: int = 0) -> None:
+        """Count what was received.
 
         Raises:
-            TooMuchSentError: there are too many.
+            TooMuchSentError: there is too much.
         """
         # A connection that is not used for days may be kept open by a word now and then.
         if time.monotonic() - self._since > _WINDOW_S:
             self.begin()
         self._bytes += len(content)
-        self._limit(self._bytes, _MAX_BYTES, "bytes for one request")
-
-    def add_message(self) -> None:
-        """Count a message.
-
-        Raises:
-            TooMuchSentError: there are too many.
-        """
-        self._messages += 1
-        self._limit(self._messages, _MAX_MESSAGES, "messages for one request")
-
-    def add_exchange(self) -> None:
-        """Count a request of HTTP.
-
-        Raises:
-            TooMuchSentError: there are too many.
-        """
-        self._exchanges += 1
-        self._limit(self._exchanges, _MAX_EXCHANGES, "questions or parts for one request")
-
-    def check(self, message_bytes: int, values: int) -> None:
-        """Compare the size of one message with what is read.
-
-        Raises:
-            TooMuchSentError: it is too large.
-        """
-        self._limit(message_bytes, MAX_MESSAGE_BYTES, "bytes in one message")
-        self._limit(values, _MAX_VALUES, "values in one message")
-
-    def _limit(self, size: int, limit: int, unit: str) -> None:
-        if size > limit:
-            self.fault = self.fault or f"it sent more than {limit:,} {unit}"
-            self.is_too_much.set()
-            raise TooMuchSentError(self.fault)
+        self._values += content.count(b",") + content.count(b"[") + content.count(b"{")
+        self._messages += messages
+        for size, limit, unit in (
+            (self._bytes, _MAX_BYTES, "bytes"),
+            (self._values, _MAX_VALUES, "values"),
+            (self._messages, _MAX_MESSAGES, "messages"),
+        ):
+            if size > limit:
+                self.fault = f"it sent more than {limit:,} {unit} for one request"
+                raise TooMuchSentError(self.fault)
 
 
-def _values_in(content: bytes) -> int:
-    """Return the most values that JSON of these bytes can have."""
-    return content.count(b",") + content.count(b"[") + content.count(b"{")
+@asynccontextmanager
+async def bounded(
+    transport: AbstractAsyncContextManager[Streams],
+    received: Received,
+) -> AsyncIterator[Streams]:
+    """Count the messages of a connection, which ends where there are too many."""
+    async with transport as (from_server, to_server), anyio.create_task_group() as tasks:
+        to_session, messages = anyio.create_memory_object_stream[Any](0)
+        requests, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def read() -> None:
+            async with to_session:
+                with suppress(TooMuchSentError, anyio.BrokenResourceError):
+                    async for message in from_server:
+                        received.add(messages=1)
+                        _simplify_outputs(message)
+                        await to_session.send(message)
+
+        async def write() -> None:
+            async with from_session:
+                async for message in from_session:
+                    if isinstance(message.message, JSONRPCRequest):
+                        received.begin()
+                    await to_server.send(message)
+
+        tasks.start_soon(read)
+        tasks.start_soon(write)
+        async with messages, requests:
+            yield messages, requests
+        tasks.cancel_scope.cancel()
 
 
 def _simplify_outputs(message: object) -> None:
@@ -189,37 +185,29 @@ async def program(
         cwd=command.cwd,
         start_new_session=True,
     )
+    assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
+    stdin = process.stdin
+    lines = _lines(process.stdout, received)
     to_session, messages = anyio.create_memory_object_stream[SessionMessage](0)
     requests, from_session = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def read() -> None:
         async with to_session:
-            try:
-                async for line in _lines(process.stdout, received):
+            # It may have ended, and its errors and the session as well.
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, TooMuchSentError):
+                async for line in lines:
                     message = _message_in(line.decode(command.encoding, "replace"))
                     if message is not None:
-                        # Where nobody listens any more, the server ends, and may say more.
-                        with suppress(anyio.BrokenResourceError):
-                            await to_session.send(message)
-            except TooMuchSentError:
-                _kill(process, signal.SIGKILL)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                pass  # it has ended
+                        await to_session.send(message)
 
     async def write() -> None:
-        assert process.stdin is not None
-        async with from_session:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             async for message in from_session:
-                if isinstance(message.message, JSONRPCRequest):
-                    received.begin()
-                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                try:
-                    await process.stdin.send(f"{text}\n".encode(errors="replace"))
-                except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-                    # The session would wait for its answer for ever.
-                    await to_session.aclose()
+                await stdin.send(f"{text_of_model(message.message)}\n".encode())
+        # It takes no more, and the session would wait for its answer for ever.
+        await to_session.aclose()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read)
@@ -229,43 +217,35 @@ async def program(
             yield messages, requests
         finally:
             with anyio.CancelScope(shield=True):
-                messages.close()
-                requests.close()
                 await _end(process)
+            for stream in (messages, requests, to_session, from_session):
+                stream.close()
             tasks.cancel_scope.cancel()
 
 
-async def _lines(stream: ByteReceiveStream | None, received: Received) -> AsyncIterator[bytes]:
-    """Yield what is not an empty line.
+async def _lines(stream: ByteReceiveStream, received: Received) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of a stream that are not empty.
 
     Raises:
         TooMuchSentError: there are too many lines or bytes.
     """
-    assert stream is not None
     begun: list[bytes] = []  # the pieces of a line that has not ended
-    begun_bytes = 0
-    begun_values = 0
     async for piece in stream:
         received.add(piece)
         *ended, rest = piece.split(b"\n")
         if ended:
             ended[0] = b"".join([*begun, ended[0]])
             begun = []
-            begun_bytes = 0
-            begun_values = 0
         begun.append(rest)
-        begun_bytes += len(rest)
-        begun_values += _values_in(rest)
-        received.check(begun_bytes, begun_values)
         for line in filter(None, map(bytes.strip, ended)):
-            received.add_message()
+            received.add(messages=1)
             yield line
 
 
 def _message_in(line: str) -> SessionMessage | None:
     """Return the message that a line is, if it is one."""
     try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
         # Many a program prints something before it serves.
         log_event(
@@ -275,9 +255,6 @@ def _message_in(line: str) -> SessionMessage | None:
             detail=str(error),
         )
         return None
-    read = SessionMessage(message)
-    _simplify_outputs(read)
-    return read
 
 
 async def _end(process: Process) -> None:
@@ -287,7 +264,8 @@ async def _end(process: Process) -> None:
             await process.stdin.aclose()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:
-            _kill(process, number)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
         with anyio.move_on_after(_PATIENCE_S):
             # Not by ``wait``, which waits for whoever holds the output open as well.
             while process.returncode is None:  # noqa: ASYNC110
@@ -297,12 +275,6 @@ async def _end(process: Process) -> None:
     # What it wrote at last is read before its streams are closed.
     await anyio.sleep(0.01)
     await process.aclose()
-
-
-def _kill(process: Process, number: signal.Signals) -> None:
-    """Send a signal to a server and all that it started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
@@ -316,47 +288,14 @@ async def http(url: str, received: Received) -> AsyncIterator[Streams]:
         url: its address.
         received: counts what it sends.
     """
-    timeout = httpx2.Timeout(30.0, read=_READ_TIMEOUT_S)
-    transport = _BoundedHTTP(url, received)
     async with (
-        httpx2.AsyncClient(transport=transport, timeout=timeout) as client,
-        streamable_http_client(url, http_client=client) as (from_server, to_server),
-        anyio.create_task_group() as tasks,
+        httpx2.AsyncClient(
+            transport=_BoundedHTTP(url, received),
+            timeout=httpx2.Timeout(30.0, read=300.0),
+        ) as client,
+        streamable_http_client(url, http_client=client) as streams,
     ):
-        to_session, messages = anyio.create_memory_object_stream[Any](0)
-        requests, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-
-        reading = anyio.CancelScope()
-
-        async def read() -> None:
-            async with to_session:
-                with reading, suppress(TooMuchSentError, anyio.BrokenResourceError):
-                    async for message in from_server:
-                        received.add_message()
-                        _simplify_outputs(message)
-                        await to_session.send(message)
-
-        async def watch() -> None:
-            # The library would ask again for what was cut off.
-            await received.is_too_much.wait()
-            reading.cancel()
-
-        async def write() -> None:
-            async with from_session:
-                async for message in from_session:
-                    if isinstance(message.message, JSONRPCRequest):
-                        received.begin()
-                    await to_server.send(message)
-
-        tasks.start_soon(read)
-        tasks.start_soon(write)
-        tasks.start_soon(watch)
-        try:
-            yield messages, requests
-        finally:
-            messages.close()
-            requests.close()
-            tasks.cancel_scope.cancel()
+        yield streams
 
 
 class _BoundedHTTP(httpx2.AsyncHTTPTransport):
@@ -370,57 +309,27 @@ class _BoundedHTTP(httpx2.AsyncHTTPTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Make a request."""
-        self._received.add_exchange()
+        self._received.add(messages=_MESSAGES_AN_EXCHANGE)
         request.headers["Accept-Encoding"] = "identity"
         # By a DELETE a session is ended, which need not be known to have worked.
         longest_s = _PATIENCE_S if request.method == "DELETE" else None
-        try:
-            async with asyncio.timeout(longest_s):
-                with reading_head():
-                    response = await super().handle_async_request(request)
-        except TimeoutError as error:
-            raise httpx2.ReadTimeout("no answer") from error
+        async with asyncio.timeout(longest_s):
+            with reading_head():
+                response = await super().handle_async_request(request)
         response.headers.pop("content-encoding", None)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        # The library bounds each event of a stream, which may stay open for days.
-        is_whole = "event-stream" not in response.headers.get("content-type", "")
-        response.stream = _Counted(response.stream, self._received, is_whole=is_whole)
+        response.stream = _CountedBody(response.stream, self._received)
         return response
 
 
-class _Counted(httpx2.AsyncByteStream):
-    """A body of which only so much is read.
-
-    Args:
-        inner: the body.
-        received: counts it.
-        is_whole: whether it is one message.
-    """
-
-    def __init__(
-        self,
-        inner: httpx2.AsyncByteStream,
-        received: Received,
-        *,
-        is_whole: bool,
-    ) -> None:
+class _CountedBody(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, received: Received) -> None:
         self._inner = inner
         self._received = received
-        self._is_whole = is_whole
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        values = 0
         async for piece in self._inner:
-            size += len(piece)
-            values += _values_in(piece)
-            try:
-                self._received.add(piece)
-                if self._is_whole:
-                    self._received.check(size, values)
-            except TooMuchSentError as error:
-                # Of a kind that the library expects.
-                raise httpx2.StreamError(str(error)) from error
+            self._received.add(piece)
             yield piece
 
     async def aclose(self) -> None:

@@ -28,6 +28,7 @@ from weakref import WeakSet
 import httpx
 from pydantic import SecretStr
 
+from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.calls.faults import errors_behind
 
@@ -41,6 +42,8 @@ _SHORTEST_KEY = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _SHORTEST_MASKED = 4
 """Characters of a password, or another form of a secret; shorter ones are parts of many words."""
+_LONGEST = 16_384
+"""Characters of an address or a key: tokens of large identity services have some thousands."""
 _LOCAL = {
     None: "127.0.0.1",
     "0.0.0.0": "127.0.0.1",
@@ -116,7 +119,7 @@ def read_address(
             )
         # From None: the library's error would show the password.
         raise ConfigError(
-            f"{source}={without_password(text)!r} is not a server's address; write it as "
+            f"{source}={clip(without_password(text), 200)!r} is not a server's address; write it as "
             f"{example}{encoding_hint}"
         ) from None
     if given and environment and address.login is None:
@@ -143,7 +146,8 @@ def _address(
     scheme, has_scheme, rest = text.rpartition("://")
     login, has_login, place = rest.rpartition("@")
     # "://box" has the sign and no scheme before it.
-    if not text.isprintable() or bool(has_scheme) != bool(scheme):
+    is_text = text.isprintable() and len(text) <= _LONGEST
+    if not is_text or bool(has_scheme) != bool(scheme):
         raise ValueError("it is not an address")
     url = _url(scheme.lower(), place, usual_port)
     if "/" not in url.partition("://")[2]:
@@ -199,8 +203,9 @@ def _url(
         name = f"[{name.replace('%25', '%').replace('%', '%25')}]"
     written_port = f":{port}" if port else ""
     url = f"{split.scheme}://{name}{written_port}{split.path.rstrip('/')}"
-    # For what it raises: a request would fail with the same error, hours later.
-    httpx.URL(url)
+    # For what it raises: a request would fail with the same error, hours later. The host is decoded
+    # only where it is asked for.
+    _ = httpx.URL(url).host
     return url
 
 
@@ -339,11 +344,11 @@ class Access:
             ConfigError: it cannot; the message does not show it, nor do the errors of HTTP clients.
         """
         key = value.strip() if isinstance(value, str) else ""
-        if not re.fullmatch(r"[!-~]+", key):
+        if not re.fullmatch(r"[!-~]+", key) or len(key) > _LONGEST:
             raise ConfigError(
-                f"the API key ({type(value).__name__}, not shown) is empty, not a text, or has "
-                "characters that no key has, such as line breaks; see "
-                f"{self.variable}, or {self.argument}="
+                f"the API key ({type(value).__name__}, not shown) is empty, not a text, longer than "
+                f"{_LONGEST:,} characters, or has characters that no key has, such as line breaks; "
+                f"see {self.variable}, or {self.argument}="
             )
         return SecretStr(key)
 

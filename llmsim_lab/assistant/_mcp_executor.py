@@ -24,7 +24,7 @@ from typing import Any, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from llmsim_lab._util.jsontext import Schema
+from llmsim_lab._util.jsontext import Schema, text_of_model
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
@@ -44,7 +44,7 @@ try:
     from mcp.server.mcpserver import MCPServer
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, TextContent, Tool
 
-    from llmsim_lab.assistant._mcp_transports import LastWords, Received, http, program
+    from llmsim_lab.assistant._mcp_transports import LastWords, Received, bounded, http, program
 except ImportError as error:
     raise ImportError("MCPToolExecutor needs mcp: pip install 'llmsim-lab[tools]'") from error
 
@@ -264,9 +264,10 @@ class _Connection:
         server: Any = target
         # Windows has no process groups; there the library's own connection ends all with a server.
         if isinstance(target, StdioServerParameters) and os.name == "posix":
-            server = program(_with_its_group(target), self._received, self._stderr)
+            started = program(_with_its_group(target), self._received, self._stderr)
+            server = bounded(started, self._received)
         elif isinstance(target, str):
-            server = http(target, self._received)
+            server = bounded(http(target, self._received), self._received)
         work = partial(anyio.run, self._hold, server, start_timeout_s)
         self._thread = threading.Thread(
             target=work,
@@ -373,7 +374,7 @@ async def _listed_tools(client: Client) -> list[Tool]:
                 "the most that are taken from one server; let it list fewer"
             )
         # Here, in the server's own thread: a run's loop would stand still over them.
-        size += sum(len(tool.model_dump_json()) for tool in page.tools)
+        size += sum(len(text_of_model(tool)) for tool in page.tools)
         if size > _MAX_LISTED_CHARS:
             raise ValueError(
                 f"it describes its {len(tools)} tools in {size:,} characters, and "

@@ -7,6 +7,7 @@ it has with each piece; it takes messages and answers of HTTP without end.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -24,7 +25,6 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
-from llmsim_lab._util.jsontext import text_of_model
 from llmsim_lab._util.text import log_event
 from llmsim_lab.llm.wire_limits import (
     BoundedNetwork,
@@ -195,17 +195,20 @@ async def program(
 
     async def read() -> None:
         async with to_session:
-            # It may have ended, and its errors and the session as well.
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, TooMuchSentError):
                 async for line in lines:
                     message = _message_in(line.decode(command.encoding, "replace"))
                     if message is not None:
-                        await to_session.send(message)
+                        # Where nobody listens any more, the server is ending, and may say more.
+                        with suppress(anyio.BrokenResourceError):
+                            await to_session.send(message)
 
     async def write() -> None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             async for message in from_session:
-                await stdin.send(f"{text_of_model(message.message)}\n".encode())
+                fields = message.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                # Not by pydantic's own JSON, which has no place for half a character.
+                await stdin.send(f"{json.dumps(fields)}\n".encode())
         # It takes no more, and the session would wait for its answer for ever.
         await to_session.aclose()
 

@@ -119,8 +119,8 @@ def read_address(
             )
         # From None: the library's error would show the password.
         raise ConfigError(
-            f"{source}={clip(without_password(text), 200)!r} is not a server's address; write it as "
-            f"{example}{encoding_hint}"
+            f"{source}={clip(without_password(text), 200)!r} is not a server's address; write it "
+            f"as {example}{encoding_hint}"
         ) from None
     if given and environment and address.login is None:
         with suppress(ValueError, httpx.InvalidURL):
@@ -346,9 +346,9 @@ class Access:
         key = value.strip() if isinstance(value, str) else ""
         if not re.fullmatch(r"[!-~]+", key) or len(key) > _LONGEST:
             raise ConfigError(
-                f"the API key ({type(value).__name__}, not shown) is empty, not a text, longer than "
-                f"{_LONGEST:,} characters, or has characters that no key has, such as line breaks; "
-                f"see {self.variable}, or {self.argument}="
+                f"the API key ({type(value).__name__}, not shown) is empty, not a text, longer "
+                f"than {_LONGEST:,} characters, or has characters that no key has, such as line "
+                f"breaks; see {self.variable}, or {self.argument}="
             )
         return SecretStr(key)
 

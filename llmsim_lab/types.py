@@ -39,7 +39,7 @@ from pydantic_core import CoreSchema
 from llmsim_lab._util.html import fields_html
 from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.schemas import resolved, schemas_in
-from llmsim_lab._util.text import logfmt
+from llmsim_lab._util.text import brief, logfmt
 from llmsim_lab.errors import ConfigError, FailureReason, TapeError
 from llmsim_lab.spans import MAX_SPANS, Origin, Provenance
 
@@ -384,7 +384,9 @@ class CallRecord:
                     history=tuple(map(places.attempts, numbers)),
                     status=status,
                 )
-        raise ValueError(f"{value!r:.80} does not name a call by its place, or status and numbers")
+        raise ValueError(
+            f"{brief(value, 80)} does not name a call by its place, or status and numbers"
+        )
 
     @model_serializer(mode="wrap")
     def _write(

@@ -95,6 +95,17 @@ def real_number(
     raise ConfigError(f"{name}={brief(number, 120)} must be a finite number{bounds}")
 
 
+def text_argument(name: str, value: object) -> str:
+    """Return an argument that must be a text.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise ConfigError(f"{name}={brief(value)} must be a text")
+    return value
+
+
 def known_names(
     kind: str,
     names: object,

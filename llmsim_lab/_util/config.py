@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from types import UnionType
@@ -86,6 +87,16 @@ class Settings(_Base):
         if not isinstance(values, Mapping):
             # Not a mapping: pydantic says what is wrong with it.
             return values
+        for name, value in values.items():
+            # pydantic would write out each of its numbers, 10**12 of them too.
+            if isinstance(value, range) and len(value) > _MOST_VALUES:
+                raise ValueError(f"{name}={value} has more than {_MOST_VALUES:,} numbers")
+            is_too_large = isinstance(value, int) and abs(value) > _LARGEST
+            # Of Decimal("NaN") no size can be told; pydantic says that it is not a number.
+            if isinstance(value, Decimal) and value.is_finite():
+                is_too_large = value.adjusted() > _MOST_DIGITS
+            if is_too_large:
+                raise ValueError(f"{name} has a number of more than {_MOST_DIGITS:,} digits")
         plain = {name: plain_number(value) for name, value in values.items()}
         faults: list[InitErrorDetails] = []
         for name, value in plain.items():
@@ -155,6 +166,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _MOST_DIGITS = 1_000
 """Of a whole number in a file, whatever its base."""
+_LARGEST = 10**_MOST_DIGITS
 _MOST_VALUES = 50_000
 """Keys, values, lists and mappings of a file: they are read in some three seconds."""
 _MOST_BYTES = 2**20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NoReturn
 
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 
 
@@ -54,7 +55,8 @@ class SetOnce:
         if name in self.set_once and name in vars(self):
             cls = type(self).__name__
             raise ConfigError(
-                f"{name} of this {cls} is set to {value!r:.40}, and it stays as it was given; make "
+                f"{name} of this {cls} is set to {brief(value, 40)}, and it stays as it was given; "
+                "make "
                 f"another {cls}"
             )
         super().__setattr__(name, value)

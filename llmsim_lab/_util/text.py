@@ -151,7 +151,7 @@ def brief(value: object, length: int = 60) -> str:
     """Return a value as Python writes it, clipped to a length, however large it is."""
     try:
         return clip(_brief.repr(value), length)
-    except ValueError:  # Python writes no number of more than 4,300 digits
+    except Exception:  # noqa: BLE001 - a value's own code, or a number of over 4,300 digits
         return f"<{type(value).__name__}>"
 
 

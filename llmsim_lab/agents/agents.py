@@ -19,7 +19,8 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from llmsim_lab._util.text import number
+from llmsim_lab._util.checks import text_argument
+from llmsim_lab._util.text import brief, number
 from llmsim_lab.agents.briefing import NationProfile
 from llmsim_lab.economy.macro import EngineConfig, Rule, TaylorRule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
@@ -94,7 +95,7 @@ class Agent(ABC):
     """
 
     def __init__(self, name: str) -> None:
-        if not name.strip():
+        if not text_argument("name", name).strip():
             raise ConfigError("an agent needs a name that is not empty")
         self.name = name.strip()
 
@@ -394,7 +395,11 @@ class NationAgent(EconLLMAgent):
     ) -> None:
         super().__init__(name, llm_client)
         # Made anew, so that a user's dict is checked.
-        self.profile = NationProfile(**dict(profile or {}))
+        if not isinstance(profile, NationProfile | Mapping | None):
+            raise ConfigError(
+                f"profile={brief(profile)} must be a dict, such as {{'inflation_target': 3}}"
+            )
+        self.profile = NationProfile(**dict({} if profile is None else profile))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,8 +496,10 @@ class TaylorRuleAgent(Agent):
         moves_bp: Sequence[int] | None = None,
     ) -> None:
         super().__init__(name)
-        self.rule = rule or TaylorRule()
-        self.limits = limits or EngineConfig()
+        self.rule = TaylorRule() if rule is None else rule
+        self.limits = EngineConfig() if limits is None else limits
+        if not isinstance(self.limits, EngineConfig):
+            raise ConfigError(f"limits={brief(limits)} must be an EngineConfig")
         self.moves_bp = moves_bp
 
     async def decide_action(self, state: SimulationState) -> Action:

@@ -20,7 +20,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
-from llmsim_lab._util.text import clip, listed, log_event, whole
+from llmsim_lab._util.text import brief, clip, listed, log_event, whole
 from llmsim_lab.assistant._schemas import SchemaCheck, SchemaSizes
 from llmsim_lab.assistant.types import (
     Arguments,
@@ -288,7 +288,8 @@ def _checked(executor: ToolExecutor | None) -> Any:
         )
     if not hasattr(executor, "get_available_tools"):
         raise ConfigError(
-            f"tools={executor!r:.80} runs no tools; functions go into tools=FunctionTools(function)"
+            f"tools={brief(executor, 80)} runs no tools; functions go into "
+            "tools=FunctionTools(function)"
         )
     return executor
 

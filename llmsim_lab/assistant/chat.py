@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from llmsim_lab._util.html import visible
-from llmsim_lab._util.text import clip, counted
+from llmsim_lab._util.text import brief, clip, counted
 from llmsim_lab.assistant._adapter import OllamaAdapter
 from llmsim_lab.assistant._engine import LLMAgentEngine, context_of
 from llmsim_lab.assistant._function_tools import FunctionTools
@@ -261,7 +261,8 @@ class Chat(Run[ChatState]):
         elif inbox and message != inbox:
             raise TapeMiss(
                 f"a replay answers what was recorded: message {self.turn_number + 1} of run "
-                f"{self.run_id} is {inbox!r:.200}, not {message!r:.200}; fork the run to say "
+                f"{self.run_id} is {brief(inbox, 200)}, not {brief(message, 200)}; fork the run to "
+                "say "
                 "something else"
             )
         turn = await self.step()

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import YamlFile, read_config, yaml_value
-from llmsim_lab._util.text import closest, counted, faults, listed
+from llmsim_lab._util.text import brief, closest, counted, faults, listed
 from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import open_folder, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
@@ -180,7 +180,7 @@ def _with_values(
         try:
             changed = type(config).model_validate(kept)
         except ValidationError as error:
-            raise ConfigError(f"--set {name}={value!r:.60}: {faults(error)}") from error
+            raise ConfigError(f"--set {name}={brief(value)}: {faults(error)}") from error
     if not state:
         return changed
     # The names of a state are known once there is one. No model is asked for it.
@@ -196,7 +196,7 @@ def _with_values(
             if field not in world.state_type.model_fields:
                 near = closest(name, [*parameters, *values_of_state])
                 raise ConfigError(
-                    f"--set {name}={value!r:.60}: {world.__name__} has no parameter {field!r}"
+                    f"--set {name}={brief(value)}: {world.__name__} has no parameter {field!r}"
                     f"{near}; it has {', '.join(parameters) or 'none'}, and its state has "
                     f"{listed([*values_of_state])}"
                 ) from error
@@ -269,13 +269,13 @@ def _continuing(verb: str, about: str) -> Any:
             for name, value in values.items():
                 if name.partition(".")[0] in type(config_of(info)).model_fields:
                     raise ConfigError(
-                        f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes "
+                        f"--set {name}={brief(value)}: {verb} keeps parameters and state; it takes "
                         f"settings of the model, --set llm.num_ctx=16384. {name} is a parameter: "
                         f"llmsim-lab run ... --set {name}={value!s:.60} starts a new run with "
                         "another one"
                     )
                 raise ConfigError(
-                    f"--set {name}={value!r:.60}: {verb} keeps parameters and state; it takes "
+                    f"--set {name}={brief(value)}: {verb} keeps parameters and state; it takes "
                     f"settings of the model, --set llm.num_ctx=16384. llmsim-lab fork {file} "
                     f"--set {name}=... sets a value of the state"
                 )

@@ -20,7 +20,7 @@ from pydantic import Field, field_validator
 
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.config import Settings, read_config
-from llmsim_lab._util.text import among, error_text
+from llmsim_lab._util.text import among, brief, error_text
 from llmsim_lab.context._variables import Variable, Variables
 from llmsim_lab.errors import ConfigError, ModuleError
 from llmsim_lab.prompts.prompt import digest_of
@@ -283,7 +283,9 @@ class ModuleLoader:
         if not paths:
             folders = ", ".join(map(str, self.folders))
             names = [path.stem for path in files]
-            raise ConfigError(f"there is no module {name!r:.80} in {folders}{among(name, names)}")
+            raise ConfigError(
+                f"there is no module {brief(name, 80)} in {folders}{among(name, names)}"
+            )
         # Not simply the first: which code is run must not depend on the order of the folders.
         if len(paths) > 1:
             raise ConfigError(f"module {name!r} is there twice: {', '.join(map(str, paths))}")

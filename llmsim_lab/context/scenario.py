@@ -9,6 +9,7 @@ from pydantic import Field
 
 from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
+from llmsim_lab._util.text import brief
 from llmsim_lab.context._builder import AgentContextBuilder, Briefing, bullets
 from llmsim_lab.context._modules import ComposedModules, ModuleLoader
 from llmsim_lab.context._variables import Variables
@@ -103,7 +104,8 @@ class CrisisScenario(Settings):
             path = shipped / f"{name}.yaml"
             if path not in shipped.iterdir():  # of a very long name ``is_file`` raises
                 raise ConfigError(
-                    f"no scenario {name!r:.80} ships with the package; strait does. For one of "
+                    f"no scenario {brief(name, 80)} ships with the package; strait does. For one "
+                    "of "
                     "your own give its file's path, ending in .yaml"
                 )
         return read_config(path, cls)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmsim_lab._util.files import data_path
+from llmsim_lab._util.text import brief
 from llmsim_lab.economy.macro import STEADY_STATE, economy_of
 from llmsim_lab.errors import ConfigError, DataError
 from llmsim_lab.models import MacroLags, SimulationState
@@ -159,10 +160,14 @@ def next_quarter(
     steps: int = 1,
 ) -> str:
     """Return the quarter ``steps`` later (earlier if negative): 1980Q1 after 1979Q4."""
-    text = str(quarter).strip().upper()
+    try:
+        # Also pandas's Period.
+        text = str(quarter).strip().upper()
+    except (ValueError, RecursionError):  # of a number of 5,000 digits, or lists in one another
+        text = ""
     match = _QUARTER.fullmatch(text)
     if match is None:
-        raise ConfigError(f"quarter={quarter!r} is not of the form 1979Q3")
+        raise ConfigError(f"quarter={brief(quarter)} is not of the form 1979Q3")
     year = int(match[1])
     # Counted from 0, for divmod.
     place = int(match[2]) - 1

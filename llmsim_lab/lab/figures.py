@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._charted_runs import Points, lines_of
 from llmsim_lab.lab._picture import Picture
@@ -51,7 +52,7 @@ def rate_figure(
     """
     if history is not None and not hasattr(history, "columns"):
         raise ConfigError(
-            f"history={history!r:.80} is not a frame; give one, such as "
+            f"history={brief(history, 80)} is not a frame; give one, such as "
             "load_us_macro().loc['1979Q3':]"
         )
     lines = lines_of(dict(runs))

@@ -25,7 +25,7 @@ from pydantic import Field
 from llmsim_lab._util.checks import plain_number, plain_numbers
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.html import safe
-from llmsim_lab._util.text import listed
+from llmsim_lab._util.text import brief, listed
 from llmsim_lab.errors import ConfigError
 
 Verdict = Literal["right", "nearly", "wrong"]
@@ -263,8 +263,9 @@ def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
                 raise
             # An answer that is NaN, or a nearly right one that is of another kind.
             raise ConfigError(
-                f"question {question.name} has the answer {question.answer!r:.60}, and what is "
-                f"nearly right is {list(question.nearly)!r:.80}; one is of another kind: {error}"
+                f"question {question.name} has the answer {brief(question.answer)}, and what is "
+                f"nearly right is {brief(list(question.nearly), 80)}; one is of another kind: "
+                f"{error}"
             ) from error
     return AnswerKey(salt=salt, questions=in_key)
 

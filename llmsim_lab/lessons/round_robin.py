@@ -26,7 +26,7 @@ from llmsim_lab._util.checks import known_names, whole_number
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import closest, counted, listed
+from llmsim_lab._util.text import brief, closest, counted, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits, paths_in
@@ -337,7 +337,7 @@ def _fault_of(player: _Player | str, why: str) -> str:
     reason = why.removeprefix("stands in: ")
     if not isinstance(player, _Player):
         return reason
-    return player.fault or f"it answered {player.answered!r:.80}: {reason}"
+    return player.fault or f"it answered {brief(player.answered, 80)}: {reason}"
 
 
 @contextmanager
@@ -635,7 +635,7 @@ class _Kept:
                     self._scores[row["key"]] = row["scores"]
                 except (ValueError, TypeError, KeyError) as error:
                     raise ConfigError(
-                        f"{self._file} has a line that no tournament wrote: {line!r:.60}; give "
+                        f"{self._file} has a line that no tournament wrote: {brief(line)}; give "
                         "another folder"
                     ) from error
             if lines[-1]:

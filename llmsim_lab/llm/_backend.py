@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo
 
@@ -22,7 +23,8 @@ def as_backend(backend: object) -> ChatBackend:
     """
     if isinstance(backend, type) or not callable(getattr(backend, "chat", None)):
         raise ConfigError(
-            f"backend={backend!r:.80} is not a backend: one has async def chat(self, request), "
+            f"backend={brief(backend, 80)} is not a backend: one has async def chat(self, "
+            "request), "
             "which returns a ChatReply; a class is called first, as in OllamaBackend('NAME')"
         )
     adapted = backend

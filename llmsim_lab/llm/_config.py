@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import brief
 
 _FIRST_PIECE_S = 600.0
 _RESERVED = {"temperature", "seed", "num_ctx", "num_predict"}
@@ -104,7 +105,8 @@ class LLMConfig(Settings):
             is_time = _DURATION.fullmatch(value) is not None
         if not is_time:
             raise ValueError(
-                f"keep_alive={value!r} is not a time: give seconds as a number, such as 600, or a "
+                f"keep_alive={brief(value)} is not a time: give seconds as a number, such as 600, "
+                "or a "
                 'text with units, such as "10m" or "1h30m"; -1 keeps the model loaded, and 0 '
                 "unloads it at once"
             )
@@ -113,9 +115,10 @@ class LLMConfig(Settings):
     @field_validator("think", mode="before")
     @classmethod
     def _think_is_known(cls, value: object) -> object:
-        if not isinstance(value, bool) and value not in _EFFORTS:
+        is_effort = isinstance(value, str) and value in _EFFORTS
+        if not isinstance(value, bool) and not is_effort:
             raise ValueError(
-                f"think={value!r} must be True, False or how long, as a server calls it: "
+                f"think={brief(value)} must be True, False or how long, as a server calls it: "
                 f"{', '.join(_EFFORTS)}"
             )
         return value

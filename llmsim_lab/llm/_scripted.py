@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
 from pydantic import BaseModel
 
 from llmsim_lab._util.jsontext import text_of_model
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import brief, clip
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, ModelInfo
 
@@ -75,8 +75,13 @@ class ScriptedBackend(ChatBackend):
         self._script: Iterator[Any]
         if is_one_reply or callable(replies):
             self._script = repeat(replies)
-        else:
+        elif isinstance(replies, Iterable):
             self._script = iter(replies)
+        else:
+            raise ConfigError(
+                f"replies={brief(replies)} is not a script; give a reply, a list of them, or a "
+                "function of the request"
+            )
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Answer with the next reply of the script.

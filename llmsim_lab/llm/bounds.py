@@ -22,7 +22,7 @@ from pydantic_core import core_schema
 from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.jsontext import JSON, SCALARS, Schema, all_finite
 from llmsim_lab._util.schemas import NUMBERS, alternatives, not_null, resolved, values_of
-from llmsim_lab._util.text import closest, text_of
+from llmsim_lab._util.text import brief, closest, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.extract import allowed_words
 from llmsim_lab.types import Decision, Number, Reply, SchemaMaker, aliases_of, reply_schema
@@ -333,7 +333,7 @@ class _Limit:
     def foreign(self, value: object, reason: str) -> ConfigError:
         """Return the error about a value that the field does not take."""
         return ConfigError(
-            f"limits of {self.name} for {self.player} allow {value!r:.60}, which "
+            f"limits of {self.name} for {self.player} allow {brief(value)}, which "
             f"{self.field.name} does not take: {reason}; list values of the field alone"
         )
 
@@ -395,9 +395,10 @@ def _is_range(limit: _Limit) -> bool:
     if limit.field.takes_range:
         if wrong_ends:
             raise ConfigError(
-                f"limits of {limit.name} for {limit.player} are {ends!r:.80}; of a number such as "
+                f"limits of {limit.name} for {limit.player} are {brief(ends, 80)}; of a number "
+                "such as "
                 f"{limit.field.name} a pair is the lowest and the highest, and "
-                f"{wrong_ends[0]!r:.40} is not a number: write "
+                f"{brief(wrong_ends[0], 40)} is not a number: write "
                 f"limits={{{limit.name!r}: {_example(limit)}}}, or a list"
             )
         return True
@@ -405,7 +406,8 @@ def _is_range(limit: _Limit) -> bool:
     has_times = any(isinstance(end, dt.date | dt.time | dt.timedelta) for end in ends)
     if not wrong_ends or has_times:
         raise ConfigError(
-            f"limits of {limit.name} for {limit.player} are {ends!r:.80}; only a field of numbers "
+            f"limits of {limit.name} for {limit.player} are {brief(ends, 80)}; only a field of "
+            "numbers "
             f"has a range, and {limit.field.name} holds something else; list the values allowed: "
             f"limits={{{limit.name!r}: [...]}}"
         )
@@ -520,7 +522,7 @@ def _listed_values(limit: _Limit) -> tuple[tuple[Any, ...], tuple[object, ...]]:
     is_list = isinstance(limit.allowed, (tuple, list, Mapping)) and bool(limit.allowed)
     if not is_list or limit.field.part.get("type") in ("array", "object"):
         raise ConfigError(
-            f"limits of {limit.name} for {limit.player} are {limit.allowed!r:.60}; give (lowest, "
+            f"limits of {limit.name} for {limit.player} are {brief(limit.allowed)}; give (lowest, "
             "highest) of a number, or a list of values for a field that holds one"
         )
     values = list(limit.allowed)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from llmsim_lab._util.text import text_of
+from llmsim_lab._util.text import brief, text_of
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import BackendError, ConfigError, LLMFailureException
 from llmsim_lab.llm._seeds import seed_from
@@ -194,7 +194,7 @@ def options_of(options: Sequence[OptionT] | Mapping[OptionT, str]) -> dict[Optio
     shown = [text.strip() for text in texts if isinstance(text, str)]
     if not _can_be_told_apart(values, shown):
         raise ConfigError(
-            f"options={options!r:.200} must be a list of two or more texts, finite numbers or "
+            f"options={brief(options, 200)} must be a list of two or more texts, finite numbers or "
             "enums that differ, such as ['raise', 'hold'], or a mapping of them to their texts"
         )
     if len(values) > len(LABELS):

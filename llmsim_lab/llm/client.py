@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import text_argument, whole_number
 from llmsim_lab._util.frozen import SetOnce, frozen
 from llmsim_lab._util.jsontext import SCALARS, dumps, plain
-from llmsim_lab._util.text import log_as_asked
+from llmsim_lab._util.text import brief, log_as_asked
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm._backend import as_backend
 from llmsim_lab.llm._config import LLMConfig
@@ -89,7 +89,8 @@ class LLMClient(SetOnce):
         config = LLMConfig() if config is None else config
         if not isinstance(config, LLMConfig):
             raise ConfigError(
-                f"config={config!r:.80} is not an LLMConfig; connect('ollama:NAME') makes a client "
+                f"config={brief(config, 80)} is not an LLMConfig; connect('ollama:NAME') makes a "
+                "client "
                 "from a model's name"
             )
         if backend is None:
@@ -98,7 +99,7 @@ class LLMClient(SetOnce):
 
             backend = OllamaBackend(None if config.model == "auto" else config.model)
         self.backend = backend
-        self.chosen = chosen
+        self.chosen = text_argument("chosen", chosen)
         # ``backend`` stays the user's own object, which the user may look at.
         self._adapted = as_backend(backend)
         # Not at import, which has no effects. Everybody who asks a model makes a client.
@@ -505,7 +506,7 @@ class LLMClient(SetOnce):
                 # As text, which a cache can find, and in which 20 and 20.0, 1 and True differ.
                 named = to_json(allowed)
             except ValueError as error:
-                raise ConfigError(f"choices and limits {allowed!r:.120}: {error}") from error
+                raise ConfigError(f"choices and limits {brief(allowed, 120)}: {error}") from error
         schema = _schema_of(
             response_model,
             self._config.max_text_chars,
@@ -605,12 +606,14 @@ def checked_client(
         if isinstance(client, str):  # a model's name, as ``connect`` takes it
             right = client
         raise ConfigError(
-            f"{argument}={client!r:.80} is not a client; make one: {argument}=connect({right!r}), "
+            f"{argument}={brief(client, 80)} is not a client; make one: "
+            f"{argument}=connect({right!r}), "
             "or LLMClient(LLMConfig(model='script'), backend)"
         )
     if lacking:
         raise ConfigError(
-            f"{argument}={client!r:.80} is a client without {', '.join(lacking)}; derive its class "
+            f"{argument}={brief(client, 80)} is a client without {', '.join(lacking)}; derive its "
+            "class "
             "from LLMClient, or have it hand on what it lacks: "
             "def __getattr__(self, name): return getattr(self.inner, name)"
         )
@@ -644,7 +647,7 @@ def _fixed(name: str, value: object) -> Any:
         # By way of its text equal values become one object, which a tape writes once.
         return _from_text(dumps(plain(value)))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}={value!r:.120} must be values of JSON: {error}") from error
+        raise ConfigError(f"{name}={brief(value, 120)} must be values of JSON: {error}") from error
 
 
 @lru_cache(maxsize=1024)

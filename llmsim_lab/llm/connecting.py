@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-from llmsim_lab._util.text import listed
+from llmsim_lab._util.checks import text_argument
+from llmsim_lab._util.text import brief, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._access import Key, without_locals, without_password
@@ -72,6 +73,9 @@ def connect(
             a setting is wrong; the message has the ways out.
         ModelFileError: the embedded model's weights are missing or cannot be fetched.
     """
+    text_argument("model", model)
+    if not isinstance(config, LLMConfig | None):
+        raise ConfigError(f"config={brief(config)} must be an LLMConfig")
     if config is not None:
         settings = config.model_dump() | settings
     # Not ``model_validate``: its error would show a key that is given under a misspelt name.

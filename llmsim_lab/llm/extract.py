@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import SchemaValidator
 
 from llmsim_lab._util.jsontext import ALWAYS_FINITE, JSONObject, Schema, all_finite
-from llmsim_lab._util.text import fault_text, few, listed, text_of
+from llmsim_lab._util.text import brief, fault_text, few, listed, text_of
 from llmsim_lab.llm._strict import reply_validator
 from llmsim_lab.llm.form import field_names
 from llmsim_lab.types import Message, Number
@@ -102,7 +102,7 @@ def parse_reply(
     # allowed besides is of no type.
     for name, value in values.items():
         if type(value) not in ALWAYS_FINITE and not all_finite(value):
-            infinite = f"Input should be finite (it is {value!r:.60})"
+            infinite = f"Input should be finite (it is {brief(value)})"
             raise InvalidReply(f"{name}: {infinite}", by_field={name: infinite})
     complaint = None
     if check is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from llmsim_lab._util.jsontext import JSON, Schema, all_finite
 from llmsim_lab._util.schemas import NUMBERS, alternatives, not_null, resolved
-from llmsim_lab._util.text import clip, text_of
+from llmsim_lab._util.text import brief, clip, text_of
 from llmsim_lab.llm.choice import numeric
 from llmsim_lab.llm.form import bounds_words
 
@@ -248,7 +248,7 @@ def field_fault(value: JSON, field: Schema) -> str:
         return ""
     if isinstance(value, int | float):
         return f"is {clip(text_of(value), 40)}; it must be {field_words(field)}"
-    return f"is {value!r:.40}; it must be {field_words(field)}"
+    return f"is {brief(value, 40)}; it must be {field_words(field)}"
 
 
 def field_words(field: Schema) -> str:

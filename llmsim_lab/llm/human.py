@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.jsontext import JSON, Schema, dumps
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import brief, log_event
 from llmsim_lab._util.waiting import Listeners, called_in_thread
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._config import LLMConfig
@@ -233,12 +233,12 @@ class Person(SetOnce, ChatBackend):
     ) -> None:
         if ask is not None and not callable(ask):
             raise ConfigError(
-                f"Person(ask={ask!r:.60}) cannot be called; give a function of the question, "
+                f"Person(ask={brief(ask)}) cannot be called; give a function of the question, "
                 "Person(ask=lambda question: {'amount': 3, ...})"
             )
-        if stand_in not in get_args(StandIn):
+        if not isinstance(stand_in, str) or stand_in not in get_args(StandIn):
             raise ConfigError(
-                f"Person(stand_in={stand_in!r:.40}) must be one of "
+                f"Person(stand_in={brief(stand_in, 40)}) must be one of "
                 f"{', '.join(filter(None, get_args(StandIn)))}"
             )
         self.ask = ask

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import BackendError, BudgetReached, ConfigError
 from llmsim_lab.llm._seeds import seed_from
 from llmsim_lab.tape.recorder import Recorder, Unrecorded
@@ -327,7 +328,7 @@ class Purse:
         if not isinstance(budget, Budget):
             # True is an int as well.
             number = budget if type(budget) is int and budget > 0 else 500
-            raise ConfigError(f"budget={budget!r:.60} is no Budget; write Budget(calls={number})")
+            raise ConfigError(f"budget={brief(budget)} is no Budget; write Budget(calls={number})")
         self.budget = budget
         self.calls = 0
         self.tokens = 0

@@ -201,14 +201,14 @@ def measured_people(
             )
         if not isinstance(figure, PublishedFigure):
             raise ConfigError(
-                f"people() of {world} has {brief(figure)} for {measure!r:.60}; it is what people "
+                f"people() of {world} has {brief(figure)} for {brief(measure)}; it is what people "
                 "did: published('forsythe_1994', ...), or a PublishedFigure of your own"
             )
         column, at, text = measure.partition("@")
         if at and not _TURN.fullmatch(text):
             raise ConfigError(
-                f"people() of {world} names {measure!r:.60}; what follows @ is a turn's number "
-                f"from 1 on, such as {column + '@3'!r:.60}"
+                f"people() of {world} names {brief(measure)}; what follows @ is a turn's number "
+                f"from 1 on, such as {brief(column + '@3')}"
             )
         turn = int(text) if at else None
         measured.append(PeopleMeasure(measure, column, turn, figure))
@@ -265,7 +265,8 @@ def _table_of(study: str) -> pd.DataFrame:
     studies = sorted(table.stem for table in data_path(_FOLDER).glob("*.csv"))
     if study not in studies:
         raise ConfigError(
-            f"there is no table of people called {study!r:.60}{closest(study, studies)}; there are "
+            f"there is no table of people called {brief(study)}{closest(study, studies)}; there "
+            "are "
             f"{', '.join(studies)}"
         )
     return pd.read_csv(path)
@@ -421,12 +422,12 @@ def _no_such_figure(
     conditions = list(table["condition"].unique())
     if condition not in conditions:
         return ConfigError(
-            f"{study} has no condition={condition!r:.60}{closest(condition, conditions)}; it has "
+            f"{study} has no condition={brief(condition)}{closest(condition, conditions)}; it has "
             f"{', '.join(map(repr, conditions))}"
         )
     measures = list(table[table["condition"] == condition]["measure"].unique())
     return ConfigError(
-        f"{study} has no measure={measure!r:.60} in {condition!r}{closest(measure, measures)}; it "
+        f"{study} has no measure={brief(measure)} in {condition!r}{closest(measure, measures)}; it "
         f"has {', '.join(map(repr, measures))}"
     )
 

@@ -18,8 +18,9 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Self
 
+from llmsim_lab._util.checks import text_argument
 from llmsim_lab._util.frozen import SetOnce
-from llmsim_lab._util.text import estimate_tokens
+from llmsim_lab._util.text import brief, estimate_tokens
 from llmsim_lab.errors import PromptError
 from llmsim_lab.spans import (
     MAX_SPANS,
@@ -116,6 +117,8 @@ class Prompt(SetOnce):
         name: str = "unnamed",
         parent: str | None = None,
     ) -> None:
+        for argument, text in (("user", user), ("system", system), ("name", name)):
+            text_argument(argument, text)
         if not user.strip():
             raise PromptError(f"prompt {name!r} has an empty user message; give it some text")
         self.name = name
@@ -266,7 +269,7 @@ class Prompt(SetOnce):
         """
         if not isinstance(text, str):
             raise PromptError(
-                f"prompt {self.name!r} is edited with its new text, not with {text!r:.60}; a "
+                f"prompt {self.name!r} is edited with its new text, not with {brief(text)}; a "
                 "function of the old text goes into a study, vary={'prompt': ...}, or is called "
                 "here: prompt.edit(change(prompt.user))"
             )

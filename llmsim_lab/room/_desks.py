@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from llmsim_lab._util.jsontext import JSON, JSONObject, dumps
-from llmsim_lab._util.text import whole_text
+from llmsim_lab._util.text import brief, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._asking import (
     CLOSING,
@@ -390,7 +390,7 @@ def projector_desk(reception: Reception) -> StaffDesk:
 
 def _as_guest(viewer: Viewer) -> Guest:
     if not isinstance(viewer, Guest):
-        raise TypeError(f"{viewer!r:.60} is not a participant")
+        raise TypeError(f"{brief(viewer)} is not a participant")
     return viewer
 
 

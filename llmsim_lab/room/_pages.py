@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmsim_lab._util.html import safe
-from llmsim_lab._util.text import closest, whole_text
+from llmsim_lab._util.text import brief, closest, whole_text
 from llmsim_lab.errors import ConfigError
 
 _FRONTS = (
@@ -207,7 +207,7 @@ def read_words(given: str | Path | Words | None) -> Words:
                 f"the names are those of {_FRONTS[0] / 'words.json'}"
             )
         if not isinstance(sentence, str):
-            raise ConfigError(f"words= has {sentence!r:.60} for {name!r}; give a text")
+            raise ConfigError(f"words= has {brief(sentence)} for {name!r}; give a text")
     # Pages are sent as UTF-8, which has no half characters.
     return {**words, **{name: whole_text(sentence) for name, sentence in sentences.items()}}
 

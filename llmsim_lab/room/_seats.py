@@ -18,7 +18,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from llmsim_lab._util.jsontext import JSONObject
-from llmsim_lab._util.text import whole_text
+from llmsim_lab._util.text import brief, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
 from llmsim_lab.llm.human import OpenQuestion
@@ -326,7 +326,7 @@ class RoomSeats:
         guest = self._guests.get(str(guest_id))
         if guest is None:
             names = ", ".join(self._guests) or "nobody"
-            raise refused(f"There is no participant {guest_id!r:.40}; there are: {names}.")
+            raise refused(f"There is no participant {brief(guest_id, 40)}; there are: {names}.")
         return guest
 
     def join(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.run import Run
@@ -158,7 +159,7 @@ class StudySource:
             self._keys += [(arm, unit) for arm in study.arms_of_people]
         if not self._keys:
             raise ConfigError(
-                f"no arm of {study!r:.60} has people; name them: "
+                f"no arm of {brief(study)} has people; name them: "
                 "Study(..., players={'Ann': 'person, else random', ...}), or "
                 "Room(study, seats=['Ann', ...], fill='random')"
             )

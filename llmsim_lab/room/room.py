@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
-from llmsim_lab._util.text import whole_text
+from llmsim_lab._util.text import brief, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._asking import closing_questions
 from llmsim_lab.room._faults import RoomError
@@ -334,7 +334,7 @@ class Room:
 
     def __repr__(self) -> str:
         if self._server is None:
-            return f"Room({self._seats.source.item!r:.60}), not open"
+            return f"Room({brief(self._seats.source.item)}), not open"
         joined = len(self._seats.guests)
         return f"Room at {self._base}, code {self.code}, {joined} of {self._seats.count} joined"
 
@@ -530,7 +530,7 @@ def _with_people(
     if source.turn_number:
         raise ConfigError(
             f"the run is at turn {source.turn_number}, and its players are what they are; make a "
-            f"new one: {type(source).__name__}(players={players!r:.200})"
+            f"new one: {type(source).__name__}(players={brief(players, 200)})"
         )
     return type(source)(
         source.config,
@@ -562,7 +562,7 @@ def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
     names = [label for label in stripped if label]
     for label, count in Counter(names).items():
         if count > 1:
-            raise ConfigError(f"labels= has {label!r:.80} twice; each participant needs one")
+            raise ConfigError(f"labels= has {brief(label, 80)} twice; each participant needs one")
     return names
 
 

@@ -381,8 +381,9 @@ class Ask:
             )
         if component and not (player and columns):
             raise ConfigError(
-                f"component={component!r:.40} says to which decision of a player columns belong: "
-                f"ask.note('Ann', component={component!r:.40}, accepted=True)"
+                f"component={brief(component, 40)} says to which decision of a player columns "
+                "belong: "
+                f"ask.note('Ann', component={brief(component, 40)}, accepted=True)"
             )
         if columns:
             self._note_columns(player, component, columns)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.people import Population
 from llmsim_lab.prompts import Prompt
@@ -107,7 +108,8 @@ def persona_text(
         return text.followed_by("persona_words", words, f"population, {player}")
     if type(text) is not str:
         raise ConfigError(
-            f"{place}: the function prompt= returned {text!r:.80}, which is no text, so that the "
+            f"{place}: the function prompt= returned {brief(text, 80)}, which is no text, so that "
+            "the "
             "row of population= cannot follow it"
         )
     return f"{text}\n\n{words}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run.config import OnError
 from llmsim_lab.run.plain_prompts import is_file_name
@@ -29,16 +30,17 @@ def check_arguments(batch: Batch, player: str) -> None:
     # Checked now, because a misspelt word would silently count as "raise" when something fails.
     if batch.on_error is not None and batch.on_error not in get_args(OnError):
         raise ConfigError(
-            f"on_error={batch.on_error!r:.40} must be one of {', '.join(get_args(OnError))}"
+            f"on_error={brief(batch.on_error, 40)} must be one of {', '.join(get_args(OnError))}"
         )
     if not isinstance(batch.for_people, str) and not callable(batch.for_people):
         raise ConfigError(
-            f"for_people={batch.for_people!r:.60} of the question to {player} must be a text, or a "
+            f"for_people={brief(batch.for_people)} of the question to {player} must be a text, or "
+            "a "
             "function of the name that returns one"
         )
     if not isinstance(batch.system, str) or is_file_name(batch.system):
         raise ConfigError(
-            f"system={batch.system!r:.60} of the question to {player} must be the text of the "
+            f"system={brief(batch.system)} of the question to {player} must be the text of the "
             "system message itself; a prompt's file has it below '## System', without system="
         )
 
@@ -57,7 +59,7 @@ def check_reply(
     """
     if not (isinstance(reply, type) and issubclass(reply, Decision)):
         raise ConfigError(
-            f"{player} is asked for {reply!r:.60}; ask for a class derived from Reply: "
+            f"{player} is asked for {brief(reply)}; ask for a class derived from Reply: "
             "class Gift(Reply): amount: int"
         )
     if rationale == "before":  # every class can do that
@@ -76,7 +78,7 @@ def check_names(names: Sequence[object]) -> None:
     for name in names:
         # In a note, a blank name stands for the whole turn.
         if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"{name!r:.60} is not the name of a player; a name is a text")
+            raise ConfigError(f"{brief(name)} is not the name of a player; a name is a text")
         if name in seen:
             raise ConfigError(f"{name!r} is asked twice by one ask.each; name each player once")
         seen.add(name)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import brief, clip, log_event
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.prompts.prompt import digest_of
@@ -89,7 +89,20 @@ class PromptsInUse:
         self.put(by_place)
 
     def put(self, by_place: Mapping[str, Prompt]) -> None:
-        """Use these prompts from now on."""
+        """Use these prompts from now on.
+
+        Raises:
+            ConfigError: they are not prompts by place.
+        """
+        is_by_place = isinstance(by_place, Mapping) and all(
+            isinstance(place, str) and isinstance(prompt, Prompt)
+            for place, prompt in by_place.items()
+        )
+        if not is_by_place:
+            raise ConfigError(
+                f"prompts={brief(by_place)} must be prompts by their places, as run.prompts has "
+                "them: {'gift': Prompt('...')}"
+            )
         self.by_place = dict(by_place)
         self._has_edited_texts = any(f"{PLAIN}:" in place for place in self.by_place)
         # Emptied, since another prompt may be at a place now.

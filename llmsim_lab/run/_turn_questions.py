@@ -10,7 +10,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, NamedTuple, TypeVar
 
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import brief, log_event
 from llmsim_lab._util.waiting import gather_all
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person, ScriptedBackend
@@ -328,7 +328,7 @@ class TurnQuestions:
             return None
         if not callable(seated):
             raise ConfigError(
-                f"the seat of {question.player} has {seated!r:.60}, which is no player; a player "
+                f"the seat of {question.player} has {brief(seated)}, which is no player; a player "
                 "is 'model', 'rule', 'random', a function of the question, a Person() or a client"
             )
         try:

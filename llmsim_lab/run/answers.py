@@ -16,7 +16,7 @@ from llmsim_lab._util.jsontext import (
     all_finite,
     is_too_deep,
 )
-from llmsim_lab._util.text import closest, faults, text_of
+from llmsim_lab._util.text import brief, closest, faults, text_of
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm.bounds import fields_of, json_number
 from llmsim_lab.llm.choice import Choice, Decide, numeric
@@ -172,7 +172,8 @@ def _check_values(
             )
         if not all_finite(value):
             raise ConfigError(
-                f"{whose(question)} answered {name}={value!r:.200}, which holds a number that is "
+                f"{whose(question)} answered {name}={brief(value, 200)}, which holds a number that "
+                "is "
                 "not finite; JSON, and so a tape, has none: answer another number, or None for no "
                 "number"
             )
@@ -210,7 +211,7 @@ def options_of(question: AskedQuestion, decide: Decide | None = None) -> Options
     decide = decide or question.batch.decide
     if decide is None or decide not in get_args(Decide):
         raise ConfigError(
-            f"decide={decide!r:.40} of {player} must be one of {', '.join(get_args(Decide))}"
+            f"decide={brief(decide, 40)} of {player} must be one of {', '.join(get_args(Decide))}"
         )
     fields = [name for name in reply.model_fields if name not in Reply.model_fields]
     if len(fields) != 1:

@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from llmsim_lab._util.checks import plain_number, whole_number
 from llmsim_lab._util.config import Settings
-from llmsim_lab._util.text import clip, whole
+from llmsim_lab._util.text import brief, clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
 from llmsim_lab.llm.human import StandIn
@@ -146,7 +146,7 @@ def _place_of_reasons(value: object) -> object:
     if isinstance(value, str) and value in ("before", "after"):
         return value
     raise ValueError(
-        f"{value!r:.60} is not one of 'before' (players give their reasoning before they decide), "
+        f"{brief(value)} is not one of 'before' (players give their reasoning before they decide), "
         "'after' and False (not at all)"
     )
 
@@ -346,7 +346,8 @@ def _check_attributes(cls: RunClass, base: RunClass) -> None:
         if is_taken:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one; a new "
-                f"default is annotated, {name}: {type(value).__name__} = {value!r:.60}; or call it "
+                f"default is annotated, {name}: {type(value).__name__} = {brief(value)}; or call "
+                "it "
                 f"something else, such as {name}_"
             )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
 from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.human import OpenQuestion
@@ -132,7 +133,7 @@ class People:
         if not isinstance(run, Run):
             world = run.__name__ if isinstance(run, type) else "Simulation"
             raise ConfigError(
-                f"{run!r:.80} is not a simulation; pass one, as in "
+                f"{brief(run, 80)} is not a simulation; pass one, as in "
                 f"HumanSeat({world}(players={{'Ann': 'person'}})), or HumanSeat(load('x.tape'))"
             )
         people: dict[str, Person] = {}
@@ -141,7 +142,7 @@ class People:
                 people[OTHERS if name == "*" else name] = player.backend
         if not people:
             raise ConfigError(
-                f"{run!r:.120} has no people in it; name one: "
+                f"{brief(run, 120)} has no people in it; name one: "
                 f'{type(run).__name__}(players={{"Bob": Person()}})'
             )
         self.run = run

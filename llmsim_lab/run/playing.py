@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from pydantic import ValidationError
+
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.text import closest, error_text, log_event
+from llmsim_lab._util.text import brief, closest, error_text, faults, log_event
 from llmsim_lab._util.waiting import explain, run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LLMFailureException, TapeError
 from llmsim_lab.llm.scope import Budget, CallLog, Purse, scope, scoped
@@ -95,12 +97,12 @@ class PlayedWorld(BaseWorld[StateT]):
     ) -> StateChange:
         if values is not None and "set" in more:
             raise ConfigError(
-                f"intervene({turn!r:.40}, ...) has its values twice, the second time as set=; "
+                f"intervene({brief(turn, 40)}, ...) has its values twice, the second time as set=; "
                 "write one of them: intervene(3, {'coins.Ann': 5})"
             )
         if values is not None and not isinstance(values, Mapping):
             raise ConfigError(
-                f"intervene({turn!r:.40}, {values!r:.60}) must have new values by name: "
+                f"intervene({brief(turn, 40)}, {brief(values)}) must have new values by name: "
                 "intervene(3, {'coins.Ann': 5})"
             )
         if values is not None:
@@ -441,6 +443,11 @@ class PlayedWorld(BaseWorld[StateT]):
         with scoped(recorder=recorder, log=log):
             try:
                 after = await self.turn(state, ask)
+            except ValidationError as error:
+                ask.check_awaited()
+                raise ConfigError(
+                    f"{type(self).__name__}, turn {number}: {error.title}: {faults(error)}"
+                ) from error
             except Exception:
                 ask.check_awaited()  # a missing await is often why the turn failed
                 raise

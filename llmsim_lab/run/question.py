@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from llmsim_lab._util.text import clip, closest, error_text
+from llmsim_lab._util.text import brief, clip, closest, error_text
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, Person
 from llmsim_lab.llm.bounds import EVERYTHING, Allowed, Limits, allowed_of, own_limits
@@ -385,7 +385,7 @@ def _by_field(player: str, limits: object) -> Limits:
         return {}
     if not isinstance(limits, Mapping):
         raise ConfigError(
-            f"limits of {player} are {limits!r:.80}; write what is allowed by field, (lowest, "
+            f"limits of {player} are {brief(limits, 80)}; write what is allowed by field, (lowest, "
             "highest) or a list: limits={'amount': (0, 5)}"
         )
     as_lists = dict(limits)
@@ -488,7 +488,7 @@ class AskedQuestion:
             raise batch.fault from error
         if not isinstance(text, str):
             batch.fault = ConfigError(
-                f"{batch.place}: the prompt to {self.player} is {text!r:.60}; a function of the "
+                f"{batch.place}: the prompt to {self.player} is {brief(text)}; a function of the "
                 "name returns the text: self.prompt(...).render(...)"
             )
             raise batch.fault

@@ -28,7 +28,7 @@ from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.jsontext import as_mapping, plain
-from llmsim_lab._util.text import counted, error_text, log_event
+from llmsim_lab._util.text import brief, counted, error_text, log_event
 from llmsim_lab._util.waiting import in_thread, run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
@@ -1276,7 +1276,7 @@ def _listed_prompts(
     # A plain text would not say which prompt it replaces.
     if not all(isinstance(prompt, Prompt) for prompt in edited):
         raise ConfigError(
-            f"prompt={prompts!r:.60} is not an edited prompt; edit one of the run's: "
+            f"prompt={brief(prompts)} is not an edited prompt; edit one of the run's: "
             f"run.prompts[...].edit('...'), of {', '.join(run_prompts)}"
         )
     return edited
@@ -1299,14 +1299,15 @@ def listed_interventions(
     items = list(intervene) if isinstance(intervene, Iterable) else [intervene]
     if not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
-            f"intervene={items!r:.120} must be new values by name, {{'coins.Ann': 5}}, or a list "
+            f"intervene={brief(items, 120)} must be new values by name, {{'coins.Ann': 5}}, or a "
+            "list "
             "of interventions, each a dict: intervene=[{'turn': 3, 'set': {...}}]"
         )
     for item in items:
         unknown = item.keys() - {"turn", "values", "set", "note"}
         if unknown or "turn" not in item:
             raise ConfigError(
-                f"intervene={item!r:.120} must have the keys turn and set, and may have note: "
+                f"intervene={brief(item, 120)} must have the keys turn and set, and may have note: "
                 "intervene=[{'turn': 3, 'set': {'coins.Ann': 5}}]"
             )
     return items

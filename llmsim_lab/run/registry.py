@@ -24,6 +24,7 @@ from pydantic import BaseModel
 
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.jsontext import dumps
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.prompts.prompt import digest_of
 
@@ -198,7 +199,8 @@ def find_class(name: str) -> RunClass:
         # Users' own classes have a colon in their names; they are imported and not named in files.
         kinds = [kind for kind in {*_known, *announced} if ":" not in kind]
         raise ConfigError(
-            f"no kind of simulation is called {name!r:.80}; known are: {', '.join(sorted(kinds))}. "
+            f"no kind of simulation is called {brief(name, 80)}; known are: "
+            f"{', '.join(sorted(kinds))}. "
             "Import the module that defines it first"
         )
     return _known[name]

@@ -223,8 +223,9 @@ def _frozen_dict(value: Mapping[Any, object], where: str) -> FrozenDict:
     for key in value:
         if not isinstance(key, str):
             raise ConfigError(
-                f"{where} has the key {key!r:.40}; a state's keys are texts, as on the tape: write "
-                f"{str(key)!r:.40}"
+                f"{where} has the key {brief(key, 40)}; a state's keys are texts, as on the tape: "
+                "write "
+                f"{brief(str(key), 40)}"
             )
     # Joined, since one check of all keys is faster than one check of each.
     if not "".join(value).isascii():

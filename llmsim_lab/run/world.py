@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.frozen import FrozenDict
-from llmsim_lab._util.text import closest, faults, log_as_asked, log_event
+from llmsim_lab._util.text import brief, closest, faults, log_as_asked, log_event
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
@@ -116,7 +116,7 @@ class BaseWorld(Generic[StateT]):
         prompts: Mapping[str, Prompt] | None,
         parameters: Mapping[str, object],
     ) -> None:
-        self._prompts = PromptsInUse(type(self), prompts or {})
+        self._prompts = PromptsInUse(type(self), {} if prompts is None else prompts)
         self._warnings = Warnings()
         # A dict and not a set, so that messages name the seats in the order of the questions.
         self._asked_seats: dict[str, None] = {}
@@ -193,7 +193,7 @@ class BaseWorld(Generic[StateT]):
         if is_parameter(cls, name):
             raise ConfigError(
                 f"{name} is a parameter, which a run keeps to its end; make another run: "
-                f"{cls.__name__}({name}={value!r:.40})"
+                f"{cls.__name__}({name}={brief(value, 40)})"
             )
         is_recorded = isinstance(self.__dict__.get("_session"), Recording)
         if is_recorded and name in ("players", "config"):
@@ -355,7 +355,8 @@ class BaseWorld(Generic[StateT]):
                 cls = type(self).__name__
                 raise ConfigError(
                     f"{name} is a parameter of {cls}, which a run keeps to its end; make another "
-                    f"run, {cls}({field}={value!r:.40}), or llmsim-lab run ... --set {name}=..., "
+                    f"run, {cls}({field}={brief(value, 40)}), or llmsim-lab run ... --set "
+                    f"{name}=..., "
                     "or let start() copy it into the state"
                 )
         return cast("StateT", changed_at(cast("State", state), values))
@@ -440,7 +441,7 @@ class BaseWorld(Generic[StateT]):
         people_played: object = type(self).people_played
         if not isinstance(people_played, Mapping):  # authors write it
             raise ConfigError(
-                f"people_played of {type(self).__name__} is {people_played!r:.60}; write the "
+                f"people_played of {type(self).__name__} is {brief(people_played)}; write the "
                 "values that people played with, by parameter: {'stake': [5, 10]}"
             )
         for name, played in people_played.items():
@@ -453,7 +454,7 @@ class BaseWorld(Generic[StateT]):
             is_listed = isinstance(played, Collection) and not isinstance(played, str | bytes)
             if not is_listed or len(played) == 0:
                 raise ConfigError(
-                    f"people_played of {type(self).__name__} has {played!r:.60} for {name}; list "
+                    f"people_played of {type(self).__name__} has {brief(played)} for {name}; list "
                     f"the values that people played with: {{{name!r}: [5, 10]}}"
                 )
             value = getattr(self.config, name)
@@ -589,7 +590,7 @@ def _configured(
     if config is not None:
         if not isinstance(config, cls.config_type):
             raise ConfigError(
-                f"config={config!r:.60} is not a {cls.config_type.__name__}; give parameters by "
+                f"config={brief(config)} is not a {cls.config_type.__name__}; give parameters by "
                 f"keyword: {cls.__name__}(seed=1, players={{'*': ...}})"
             )
         if not parameters and not words:
@@ -715,7 +716,7 @@ def _as_player(
         if callable(player):
             return player
     raise ConfigError(
-        f"players[{name!r}] is {player!r:.60}; a player is 'model', 'rule', 'random', a function "
+        f"players[{name!r}] is {brief(player)}; a player is 'model', 'rule', 'random', a function "
         "of the question, a Person() or a client"
     )
 
@@ -742,17 +743,17 @@ def _check_value(run: BaseWorld, name: str, value: Any) -> None:
         run_client(value)
     elif name == "config" and not isinstance(value, cls.config_type):
         raise ConfigError(
-            f"config={value!r:.60} is not a {cls.config_type.__name__}; make another run: "
+            f"config={brief(value)} is not a {cls.config_type.__name__}; make another run: "
             f"{cls.__name__}(...)"
         )
     elif name == "turns" and not _is_list_of(Turn, value, least=1):
         raise ConfigError(
-            f"turns={value!r:.60} are not a run's turns; to continue from an earlier one: "
+            f"turns={brief(value)} are not a run's turns; to continue from an earlier one: "
             "run.fork(turn)"
         )
     elif name == "planned" and not _is_list_of(StateChange, value):
         raise ConfigError(
-            f"planned={value!r:.60} are not interventions; plan one by run.intervene(3, "
+            f"planned={brief(value)} are not interventions; plan one by run.intervene(3, "
             "{'coins.Ann': 5})"
         )
 
@@ -802,12 +803,12 @@ def own_state(
     wanted = run.state_type.__name__
     if type(state).__name__ == wanted:  # as after a second run of its notebook cell
         raise ConfigError(
-            f"{world} {verb} {state!r:.60}; {wanted} was defined again since {world} was made. "
+            f"{world} {verb} {brief(state)}; {wanted} was defined again since {world} was made. "
             f"Define {world} again as well (run its cell, or import it again), and make a new run "
             "of it"
         )
     raise ConfigError(
-        f"{world} {verb} {state!r:.60}; it must be a {wanted}: return state.replace(...)"
+        f"{world} {verb} {brief(state)}; it must be a {wanted}: return state.replace(...)"
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import brief
 from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.economy import QuadraticLoss, TaylorRule
 from llmsim_lab.economy.macro import NO_SHOCKS, Rule
@@ -257,7 +258,9 @@ def _rivals_of(
     elif model is None:
         rivals.missing["language model"] = f"not played: {_HOW}"
     elif not isinstance(model, Simulation):
-        raise ConfigError(f"model={model!r:.120} is neither a client nor an economic run; {_HOW}")
+        raise ConfigError(
+            f"model={brief(model, 120)} is neither a client nor an economic run; {_HOW}"
+        )
     else:
         difference = world_differs(simulation, model)
         if difference:
@@ -340,7 +343,7 @@ def world_differs(simulation: Simulation, other: Simulation) -> str:
         second = read(other)
         # The first difference is enough, since others may follow from it.
         if first != second:
-            return f"its {name} is another: {second!r:.120}, not {first!r:.120}"
+            return f"its {name} is another: {brief(second, 120)}, not {brief(first, 120)}"
     return ""
 
 

@@ -29,7 +29,7 @@ from pydantic import Field
 from llmsim_lab._util.checks import known_names, real_number, whole_number
 from llmsim_lab._util.files import is_there
 from llmsim_lab._util.jsontext import plain, text_of_model
-from llmsim_lab._util.text import clip, counted
+from llmsim_lab._util.text import brief, clip, counted
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
@@ -257,7 +257,7 @@ class _Histories:
             # If a model is asked and there is none, the run itself raises.
             elif player != "model":
                 raise ConfigError(
-                    f"players[{name!r}] is {player!r:.60}: what it answers has no probabilities "
+                    f"players[{name!r}] is {brief(player)}: what it answers has no probabilities "
                     "that could be enumerated; seat a model, 'rule' or 'random'"
                 )
         self.walker = imagined(run, client, players)
@@ -598,7 +598,7 @@ class Exact:
     ) -> None:
         if not isinstance(run, Run):
             raise ConfigError(
-                f"{run!r:.80} is no run; give one that is not played yet: "
+                f"{brief(run, 80)} is no run; give one that is not played yet: "
                 "exact(PublicGoods(llm_client=client), turns=3)"
             )
         if outcome is None and run.series:
@@ -606,7 +606,7 @@ class Exact:
         is_function = callable(outcome)
         if outcome is not None and not is_function and not isinstance(outcome, str):
             raise ConfigError(
-                f"outcome={outcome!r:.60} is neither a column nor a function of the run"
+                f"outcome={brief(outcome)} is neither a column nor a function of the run"
             )
         self.run_of = run
         if turns is None:
@@ -693,7 +693,7 @@ class Exact:
             ConfigError: the run is not a recorded law, or no class has the world's name.
         """
         if not isinstance(law, Law):
-            raise ConfigError(f"{law!r:.120} is the recording of a run, and of no law")
+            raise ConfigError(f"{brief(law, 120)} is the recording of a run, and of no law")
         world = find_class(law.world)
         config = world.config_type.model_validate(law.of)
         run = world(config, llm_client=law.llm_client)
@@ -725,7 +725,8 @@ class Exact:
         expected = (type(run).kind, of)
         if not isinstance(recording, Law) or (recording.world, plain(recording.of)) != expected:
             raise ConfigError(
-                f"the tape {tape} has another run, {recording!r:.120}; give this law a tape of its "
+                f"the tape {tape} has another run, {brief(recording, 120)}; give this law a tape "
+                "of its "
                 "own"
             )
         if recording.turn_number < self.turns:
@@ -816,7 +817,7 @@ class Exact:
             return None
         if not isinstance(value, Hashable):
             raise ConfigError(
-                f"outcome {_name_of(outcome)} is {value!r:.60}; a law counts numbers and texts: "
+                f"outcome {_name_of(outcome)} is {brief(value)}; a law counts numbers and texts: "
                 "give a column of them, or a function of the run"
             )
         return value
@@ -834,7 +835,8 @@ class Exact:
         without_number = shares[pd.isna(numbers)]
         if len(without_number):
             raise ConfigError(
-                f"outcome {shares.index.name} is {without_number.index[0]!r:.40} in histories of "
+                f"outcome {shares.index.name} is {brief(without_number.index[0], 40)} in histories "
+                "of "
                 f"the probability {without_number.iloc[0]:.3g}, and so has no mean; see "
                 "distribution()"
             )
@@ -857,7 +859,7 @@ class Exact:
             ConfigError: the laws have different outcomes, or end with different turns.
         """
         if not isinstance(reference, Exact):
-            raise ConfigError(f"effect({reference!r:.60}): give another exact law to compare with")
+            raise ConfigError(f"effect({brief(reference)}): give another exact law to compare with")
         name = _name_of(outcome or self.outcome)
         reference_name = _name_of(outcome or reference.outcome)
         if name != reference_name:
@@ -922,11 +924,11 @@ class Exact:
         run = self.run_of
         first = run.turns[-1]
         if type(game) is not type(run) or _parameters_of(game) != _parameters_of(run):
-            raise ConfigError(f"{game!r:.120} is not a game of {run!r:.120}")
+            raise ConfigError(f"{brief(game, 120)} is not a game of {brief(run, 120)}")
         if game.turns[0].state != first.state:
             raise ConfigError(
-                f"the game starts from {game.turns[0].state!r:.200}, the law from "
-                f"{first.state!r:.200}; give exact() a run with that start: state=..."
+                f"the game starts from {brief(game.turns[0].state, 200)}, the law from "
+                f"{brief(first.state, 200)}; give exact() a run with that start: state=..."
             )
         log_likelihood = 0.0
         for place, after in enumerate(game.turns[1:], 1):

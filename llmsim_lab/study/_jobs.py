@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from llmsim_lab._util.checks import as_whole_number, plain_numbers, whole_number
 from llmsim_lab._util.jsontext import dumps, plain
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
@@ -183,7 +184,9 @@ def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
         # A fork shares its first turns with its parent.
         infos = [info for info in tape.runs() if info.parent is None]
     elif isinstance(run, str) or not isinstance(run, Iterable):
-        raise ConfigError(f"run={run!r:.80} must be a run's number, several ([1, 2, 3]), or 'all'")
+        raise ConfigError(
+            f"run={brief(run, 80)} must be a run's number, several ([1, 2, 3]), or 'all'"
+        )
     else:
         infos = [tape.run(number) for number in run]
     roots = set()
@@ -218,7 +221,7 @@ def situations_of(
     turns = plain_numbers(turns)
     if turns is not None:
         if isinstance(turns, str) or not isinstance(turns, Iterable):
-            raise ConfigError(f"turns={turns!r:.60} must be a list of turns: turns=[3, 4]")
+            raise ConfigError(f"turns={brief(turns)} must be a list of turns: turns=[3, 4]")
         turns = [whole_number("a turn", turn) for turn in turns]
     for info in infos:
         digests = _digests_of_situations(tape, info)

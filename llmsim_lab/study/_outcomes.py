@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, error_text
+from llmsim_lab._util.text import among, brief, error_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
@@ -84,7 +84,7 @@ def outcomes_of(
         may_come = field in state_fields and "@" not in key
         if name not in names_known and not may_come:
             raise ConfigError(
-                f"outcome {item!r:.60} is not a column of {type(trial).__name__}"
+                f"outcome {brief(item)} is not a column of {type(trial).__name__}"
                 f"{among(name, names_known)}"
             )
     return outcomes

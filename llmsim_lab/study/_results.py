@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmsim_lab._util.tables import frame_of
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._outcomes import Outcome, OutcomeReader
 from llmsim_lab.study._setup import RESULT_COLUMNS, StudySetup
@@ -175,7 +176,7 @@ class StudyResults:
         except ConfigError as error:
             described = f"{column!r}"
             if outcome != column:
-                described = f"{column!r}, {outcome!r:.60},"
+                described = f"{column!r}, {brief(outcome)},"
             if not self.setup.series:
                 raise ConfigError(
                     f"outcome {described} is one number a run, and a curve takes a column of "

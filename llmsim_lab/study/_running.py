@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from llmsim_lab._util.checks import plain_numbers
-from llmsim_lab._util.text import error_text, listed
+from llmsim_lab._util.text import brief, error_text, listed
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.llm import Tape
@@ -62,7 +62,7 @@ def check_executor(
     if not isinstance(executor, Executor):
         # Such as Dask's client itself, which has submit() too.
         raise ConfigError(
-            f"executor={executor!r:.60} is not a concurrent.futures.Executor; give "
+            f"executor={brief(executor)} is not a concurrent.futures.Executor; give "
             "ProcessPoolExecutor() or Dask's client.get_executor()"
         )
     if budget is not None:
@@ -90,7 +90,7 @@ def keys_of(setup: StudySetup, only: object) -> list[Key]:
         is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
         if not is_pair or not isinstance(pair[0], str):
             raise ConfigError(
-                f"only={only!r:.120} must be a list of runs, each an arm and a "
+                f"only={brief(only, 120)} must be a list of runs, each an arm and a "
                 f"{setup.unit_name}: only=[({setup.reference!r}, {setup.units[0]!r})]"
             )
         arm, unit = pair

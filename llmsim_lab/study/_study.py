@@ -22,7 +22,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import known_names, whole_number
 from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.text import clip, contrast_name, counted, printable
+from llmsim_lab._util.text import brief, clip, contrast_name, counted, printable
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import Tape
@@ -170,7 +170,7 @@ class Study:
             raise ConfigError("replace() is of a study of runs; situations belong to their tape")
         if players is not None and "players" in world.factors:
             raise ConfigError(
-                f"players={players!r:.60} cannot replace what is varied: vary={{'players': ...}}"
+                f"players={brief(players)} cannot replace what is varied: vary={{'players': ...}}"
             )
         fixed = dict(world.fixed)
         if players is not None:
@@ -974,7 +974,7 @@ def Comparison(  # noqa: N802 - called like a class, since it returns what it na
     """
     if not isinstance(prompt, Mapping):
         raise ConfigError(
-            f"prompt={prompt!r:.60} has no labels; write prompt={{'kind': 'Be kind. …'}}, a label "
+            f"prompt={brief(prompt)} has no labels; write prompt={{'kind': 'Be kind. …'}}, a label "
             "for each prompt"
         )
     prompts = dict(prompt)

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 
 from llmsim_lab._util.checks import as_whole_number, plain_number, plain_numbers, whole_number
 from llmsim_lab._util.jsontext import dumps, text_of_model
-from llmsim_lab._util.text import among, clip, closest, error_text, faults, log_event
+from llmsim_lab._util.text import among, brief, clip, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.llm.client import run_client
@@ -123,7 +123,7 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
                 labels[place] = _in_all_digits(level)
     elif levels is not None:
         raise ConfigError(
-            f"{argument}={levels!r:.40} is not a list; write [{levels!r:.40}] for one"
+            f"{argument}={brief(levels, 40)} is not a list; write [{brief(levels, 40)}] for one"
         )
     if not labels:
         raise ConfigError(f"{argument} is empty; name at least one")
@@ -253,11 +253,11 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
         )
         return list(range(number))
     if not isinstance(seeds, Sequence) or not seeds:
-        raise ConfigError(f"seeds={seeds!r:.60} must be a number of seeds, or a list of them")
+        raise ConfigError(f"seeds={brief(seeds)} must be a number of seeds, or a list of them")
     numbers = [whole_number("a seed", seed) for seed in seeds]
     [(seed, count)] = Counter(numbers).most_common(1)
     if count > 1:
-        raise ConfigError(f"seeds={seeds!r:.60} names seed {seed} twice, which is no further run")
+        raise ConfigError(f"seeds={brief(seeds)} names seed {seed} twice, which is no further run")
     return numbers
 
 
@@ -324,7 +324,7 @@ class World:
         recorded_llm: LLMConfig | None = None,
     ) -> None:
         if not isinstance(vary, Mapping | None):
-            raise ConfigError(f"vary={vary!r:.60} is not a mapping, such as {{'factor': [1, 2]}}")
+            raise ConfigError(f"vary={brief(vary)} is not a mapping, such as {{'factor': [1, 2]}}")
         self.factors: dict[str, dict[str, Any]] = {}
         for name, levels in (vary or {}).items():
             self.factors[name] = labelled(f"vary[{name!r}]", levels)
@@ -335,7 +335,7 @@ class World:
                     f"a study makes its runs itself: give the class, {type(source).__name__}, not "
                     "a run of it"
                 )
-            raise ConfigError(f"{source!r:.60} is not something to play; give a Run class")
+            raise ConfigError(f"{brief(source)} is not something to play; give a Run class")
         # Which of the two values counts would be a guess.
         in_both = fixed.keys() & self.factors.keys()
         if in_both:
@@ -788,7 +788,7 @@ def with_value(
     if isinstance(node, Sequence) and not isinstance(node, str):
         place = int(head) if head.isdecimal() else len(node)
         if place >= len(node):
-            raise ConfigError(f"there is no place {head} among {len(node)}: {node!r:.60}")
+            raise ConfigError(f"there is no place {head} among {len(node)}: {brief(node)}")
         items = list(node)
         items[place] = with_value(node[place], rest, value)
         return items
@@ -855,7 +855,7 @@ class PromptEdits:
             edited = _edited(prompt, edit)
         except Exception as error:
             raise PromptError(
-                f"prompt {prompt.name!r}: {edit!r:.50} gives none: {error_text(error)}. "
+                f"prompt {prompt.name!r}: {brief(edit, 50)} gives none: {error_text(error)}. "
                 "Write a Prompt, a text, or a function of the old text that returns the new one"
             ) from error
         self.changed |= edited.digest != prompt.digest
@@ -989,7 +989,7 @@ class Models:
             )
         client = run_client(chosen)
         if client is None:
-            raise ConfigError(f"{model!r:.60} made no client; return connect('auto')")
+            raise ConfigError(f"{brief(model)} made no client; return connect('auto')")
         if world.recorded_llm is not None:
             warn_of_settings(world.recorded_llm, client.config, "each situation")
         seed = client.config.seed

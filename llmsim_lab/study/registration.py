@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.jsontext import as_mapping, dumps, loads
-from llmsim_lab._util.text import MINUS, clip, counted, listed
+from llmsim_lab._util.text import MINUS, brief, clip, counted, listed
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.tape.changes import PATIENCE
 
@@ -413,7 +413,9 @@ def read_registration(path: Path) -> Registration:
         content = dict(as_mapping(loads(path.read_bytes())))
         stated = str(content.pop(_HASH))
         if content["registration"] != _FORMAT:
-            raise ConfigError(f"{path} is of format {content['registration']!r:.40}, not {_FORMAT}")
+            raise ConfigError(
+                f"{path} is of format {brief(content['registration'], 40)}, not {_FORMAT}"
+            )
         claims = {**content["claims"]}
         # The family in words is for readers of the file; the other claims imply it.
         claims.pop("family")
@@ -433,7 +435,7 @@ def read_registration(path: Path) -> Registration:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{path} is not a registration that Study.register wrote ({error!r:.100}); choose "
+            f"{path} is not a registration that Study.register wrote ({brief(error, 100)}); choose "
             "another name for the new one"
         ) from error
 

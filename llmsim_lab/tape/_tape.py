@@ -15,7 +15,7 @@ from llmsim_lab._util.files import as_path, is_there
 from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab._util.tables import columns_of, frame_of, is_reasonable
-from llmsim_lab._util.text import counted, listed, log_event, now, printable, whole
+from llmsim_lab._util.text import brief, counted, listed, log_event, now, printable, whole
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._family import Family, Part
 from llmsim_lab.tape._journal import journal_at
@@ -126,7 +126,7 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
             raise TapeError(f"the tape {self.path} holds no run")
         if run is not None:
             names = listed([str(number) for number in numbers], 40)
-            raise TapeError(f"the tape {self.path} has no run {run!r:.80}; it has: {names}")
+            raise TapeError(f"the tape {self.path} has no run {brief(run, 80)}; it has: {names}")
         return self._family.info(numbers[-1])
 
     def line(self, run: int) -> list[tuple[int, int]]:
@@ -257,7 +257,7 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         """
         wanted = as_whole_number(number)
         if wanted not in self.journal.index.places:
-            raise TapeError(f"the tape {self.path} has no call {number!r:.80}")
+            raise TapeError(f"the tape {self.path} has no call {brief(number, 80)}")
         [call] = self._calls([wanted])
         return call
 

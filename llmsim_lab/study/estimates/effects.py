@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from llmsim_lab._util.text import contrast_name
+from llmsim_lab._util.text import brief, contrast_name
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
 from llmsim_lab.study.estimates.estimate import Contrast, Effects, Estimate, Generality
@@ -313,7 +313,7 @@ def check_contrasts(contrasts: Sequence[tuple[str, str]]) -> None:
         if isinstance(contrasts, str) or not is_pair:
             raise ConfigError(
                 "contrasts are pairs of arms, of which the second is subtracted from the first, "
-                f"such as [('hawkish', 'cautious')], not {contrasts!r:.120}"
+                f"such as [('hawkish', 'cautious')], not {brief(contrasts, 120)}"
             )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from llmsim_lab._util.text import among, counted
+from llmsim_lab._util.text import among, brief, counted
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates.estimate import Contrast, Generality, Unit
 from llmsim_lab.study.estimates.numeric import Numbers
@@ -314,7 +314,7 @@ def _mixed(
     text_count = counted(len(texts), "text")
     example = texts.iloc[0]
     return (
-        f"{numbers} and {text_count}, such as {example!r:.40}, cannot be compared; "
+        f"{numbers} and {text_count}, such as {brief(example, 40)}, cannot be compared; "
         "return None where a run has no number"
     )
 

@@ -56,8 +56,7 @@ class SetOnce:
             cls = type(self).__name__
             raise ConfigError(
                 f"{name} of this {cls} is set to {brief(value, 40)}, and it stays as it was given; "
-                "make "
-                f"another {cls}"
+                f"make another {cls}"
             )
         super().__setattr__(name, value)
 

@@ -262,8 +262,7 @@ class Chat(Run[ChatState]):
             raise TapeMiss(
                 f"a replay answers what was recorded: message {self.turn_number + 1} of run "
                 f"{self.run_id} is {brief(inbox, 200)}, not {brief(message, 200)}; fork the run to "
-                "say "
-                "something else"
+                "say something else"
             )
         turn = await self.step()
         decision: AgentDecision = turn.state.decision

@@ -196,8 +196,8 @@ def _with_values(
             if field not in world.state_type.model_fields:
                 near = closest(name, [*parameters, *values_of_state])
                 raise ConfigError(
-                    f"--set {name}={brief(value)}: {world.__name__} has no parameter {field!r}"
-                    f"{near}; it has {', '.join(parameters) or 'none'}, and its state has "
+                    f"--set {name}={brief(value)}: {world.__name__} has no parameter "
+                    f"{field!r}{near}; it has {', '.join(parameters) or 'none'}, and its state has "
                     f"{listed([*values_of_state])}"
                 ) from error
         raise ConfigError(f"--set {', '.join(state)}: {error}") from error
@@ -276,8 +276,8 @@ def _continuing(verb: str, about: str) -> Any:
                     )
                 raise ConfigError(
                     f"--set {name}={brief(value)}: {verb} keeps parameters and state; it takes "
-                    f"settings of the model, --set llm.num_ctx=16384. llmsim-lab fork {file} "
-                    f"--set {name}=... sets a value of the state"
+                    f"settings of the model, --set llm.num_ctx=16384. llmsim-lab fork {file} --set "
+                    f"{name}=... sets a value of the state"
                 )
             # A rerun plays all turns anew.
             taped = 0

@@ -105,8 +105,7 @@ class CrisisScenario(Settings):
             if path not in shipped.iterdir():  # of a very long name ``is_file`` raises
                 raise ConfigError(
                     f"no scenario {brief(name, 80)} ships with the package; strait does. For one "
-                    "of "
-                    "your own give its file's path, ending in .yaml"
+                    "of your own give its file's path, ending in .yaml"
                 )
         return read_config(path, cls)
 

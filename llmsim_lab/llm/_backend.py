@@ -24,8 +24,8 @@ def as_backend(backend: object) -> ChatBackend:
     if isinstance(backend, type) or not callable(getattr(backend, "chat", None)):
         raise ConfigError(
             f"backend={brief(backend, 80)} is not a backend: one has async def chat(self, "
-            "request), "
-            "which returns a ChatReply; a class is called first, as in OllamaBackend('NAME')"
+            "request), which returns a ChatReply; a class is called first, as in "
+            "OllamaBackend('NAME')"
         )
     adapted = backend
     # The contract asks for ``chat`` alone, so a user's backend need not be derived from it.

@@ -396,10 +396,9 @@ def _is_range(limit: _Limit) -> bool:
         if wrong_ends:
             raise ConfigError(
                 f"limits of {limit.name} for {limit.player} are {brief(ends, 80)}; of a number "
-                "such as "
-                f"{limit.field.name} a pair is the lowest and the highest, and "
-                f"{brief(wrong_ends[0], 40)} is not a number: write "
-                f"limits={{{limit.name!r}: {_example(limit)}}}, or a list"
+                f"such as {limit.field.name} a pair is the lowest and the highest, and "
+                f"{brief(wrong_ends[0], 40)} is not a number: write limits={{{limit.name!r}: "
+                f"{_example(limit)}}}, or a list"
             )
         return True
     # Two values of any other field are a list of what is allowed; two times are meant as a range.
@@ -407,9 +406,8 @@ def _is_range(limit: _Limit) -> bool:
     if not wrong_ends or has_times:
         raise ConfigError(
             f"limits of {limit.name} for {limit.player} are {brief(ends, 80)}; only a field of "
-            "numbers "
-            f"has a range, and {limit.field.name} holds something else; list the values allowed: "
-            f"limits={{{limit.name!r}: [...]}}"
+            f"numbers has a range, and {limit.field.name} holds something else; list the values "
+            f"allowed: limits={{{limit.name!r}: [...]}}"
         )
     return False
 

@@ -90,8 +90,7 @@ class LLMClient(SetOnce):
         if not isinstance(config, LLMConfig):
             raise ConfigError(
                 f"config={brief(config, 80)} is not an LLMConfig; connect('ollama:NAME') makes a "
-                "client "
-                "from a model's name"
+                "client from a model's name"
             )
         if backend is None:
             # Imported here: its HTTP client takes long, and other backends do not need it.
@@ -607,15 +606,13 @@ def checked_client(
             right = client
         raise ConfigError(
             f"{argument}={brief(client, 80)} is not a client; make one: "
-            f"{argument}=connect({right!r}), "
-            "or LLMClient(LLMConfig(model='script'), backend)"
+            f"{argument}=connect({right!r}), or LLMClient(LLMConfig(model='script'), backend)"
         )
     if lacking:
         raise ConfigError(
             f"{argument}={brief(client, 80)} is a client without {', '.join(lacking)}; derive its "
-            "class "
-            "from LLMClient, or have it hand on what it lacks: "
-            "def __getattr__(self, name): return getattr(self.inner, name)"
+            "class from LLMClient, or have it hand on what it lacks: def __getattr__(self, name): "
+            "return getattr(self.inner, name)"
         )
     return client
 

@@ -266,8 +266,7 @@ def _table_of(study: str) -> pd.DataFrame:
     if study not in studies:
         raise ConfigError(
             f"there is no table of people called {brief(study)}{closest(study, studies)}; there "
-            "are "
-            f"{', '.join(studies)}"
+            f"are {', '.join(studies)}"
         )
     return pd.read_csv(path)
 

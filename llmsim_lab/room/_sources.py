@@ -159,9 +159,8 @@ class StudySource:
             self._keys += [(arm, unit) for arm in study.arms_of_people]
         if not self._keys:
             raise ConfigError(
-                f"no arm of {brief(study)} has people; name them: "
-                "Study(..., players={'Ann': 'person, else random', ...}), or "
-                "Room(study, seats=['Ann', ...], fill='random')"
+                f"no arm of {brief(study)} has people; name them: Study(..., players={{'Ann': "
+                "'person, else random', ...}), or Room(study, seats=['Ann', ...], fill='random')"
             )
         names = study.seats_of_people
         plans = []

@@ -382,8 +382,7 @@ class Ask:
         if component and not (player and columns):
             raise ConfigError(
                 f"component={brief(component, 40)} says to which decision of a player columns "
-                "belong: "
-                f"ask.note('Ann', component={brief(component, 40)}, accepted=True)"
+                f"belong: ask.note('Ann', component={brief(component, 40)}, accepted=True)"
             )
         if columns:
             self._note_columns(player, component, columns)

@@ -109,8 +109,7 @@ def persona_text(
     if type(text) is not str:
         raise ConfigError(
             f"{place}: the function prompt= returned {brief(text, 80)}, which is no text, so that "
-            "the "
-            "row of population= cannot follow it"
+            "the row of population= cannot follow it"
         )
     return f"{text}\n\n{words}"
 

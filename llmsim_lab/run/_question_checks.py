@@ -35,8 +35,7 @@ def check_arguments(batch: Batch, player: str) -> None:
     if not isinstance(batch.for_people, str) and not callable(batch.for_people):
         raise ConfigError(
             f"for_people={brief(batch.for_people)} of the question to {player} must be a text, or "
-            "a "
-            "function of the name that returns one"
+            "a function of the name that returns one"
         )
     if not isinstance(batch.system, str) or is_file_name(batch.system):
         raise ConfigError(
@@ -59,8 +58,8 @@ def check_reply(
     """
     if not (isinstance(reply, type) and issubclass(reply, Decision)):
         raise ConfigError(
-            f"{player} is asked for {brief(reply)}; ask for a class derived from Reply: "
-            "class Gift(Reply): amount: int"
+            f"{player} is asked for {brief(reply)}; ask for a class derived from Reply: class "
+            "Gift(Reply): amount: int"
         )
     if rationale == "before":  # every class can do that
         return

@@ -173,9 +173,8 @@ def _check_values(
         if not all_finite(value):
             raise ConfigError(
                 f"{whose(question)} answered {name}={brief(value, 200)}, which holds a number that "
-                "is "
-                "not finite; JSON, and so a tape, has none: answer another number, or None for no "
-                "number"
+                "is not finite; JSON, and so a tape, has none: answer another number, or None for "
+                "no number"
             )
 
 

@@ -347,8 +347,7 @@ def _check_attributes(cls: RunClass, base: RunClass) -> None:
             raise ConfigError(
                 f"{cls.__name__}.{name}: the name {name!r} is taken, as every run has one; a new "
                 f"default is annotated, {name}: {type(value).__name__} = {brief(value)}; or call "
-                "it "
-                f"something else, such as {name}_"
+                f"it something else, such as {name}_"
             )
 
 

@@ -1300,8 +1300,7 @@ def listed_interventions(
     if not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
             f"intervene={brief(items, 120)} must be new values by name, {{'coins.Ann': 5}}, or a "
-            "list "
-            "of interventions, each a dict: intervene=[{'turn': 3, 'set': {...}}]"
+            "list of interventions, each a dict: intervene=[{'turn': 3, 'set': {...}}]"
         )
     for item in items:
         unknown = item.keys() - {"turn", "values", "set", "note"}

@@ -200,8 +200,7 @@ def find_class(name: str) -> RunClass:
         kinds = [kind for kind in {*_known, *announced} if ":" not in kind]
         raise ConfigError(
             f"no kind of simulation is called {brief(name, 80)}; known are: "
-            f"{', '.join(sorted(kinds))}. "
-            "Import the module that defines it first"
+            f"{', '.join(sorted(kinds))}. Import the module that defines it first"
         )
     return _known[name]
 

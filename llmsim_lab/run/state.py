@@ -224,8 +224,7 @@ def _frozen_dict(value: Mapping[Any, object], where: str) -> FrozenDict:
         if not isinstance(key, str):
             raise ConfigError(
                 f"{where} has the key {brief(key, 40)}; a state's keys are texts, as on the tape: "
-                "write "
-                f"{brief(str(key), 40)}"
+                f"write {brief(str(key), 40)}"
             )
     # Joined, since one check of all keys is faster than one check of each.
     if not "".join(value).isascii():

@@ -356,8 +356,7 @@ class BaseWorld(Generic[StateT]):
                 raise ConfigError(
                     f"{name} is a parameter of {cls}, which a run keeps to its end; make another "
                     f"run, {cls}({field}={brief(value, 40)}), or llmsim-lab run ... --set "
-                    f"{name}=..., "
-                    "or let start() copy it into the state"
+                    f"{name}=..., or let start() copy it into the state"
                 )
         return cast("StateT", changed_at(cast("State", state), values))
 

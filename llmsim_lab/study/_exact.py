@@ -726,8 +726,7 @@ class Exact:
         if not isinstance(recording, Law) or (recording.world, plain(recording.of)) != expected:
             raise ConfigError(
                 f"the tape {tape} has another run, {brief(recording, 120)}; give this law a tape "
-                "of its "
-                "own"
+                "of its own"
             )
         if recording.turn_number < self.turns:
             return Law.resume(tape, llm_client=run.llm_client)
@@ -836,8 +835,7 @@ class Exact:
         if len(without_number):
             raise ConfigError(
                 f"outcome {shares.index.name} is {brief(without_number.index[0], 40)} in histories "
-                "of "
-                f"the probability {without_number.iloc[0]:.3g}, and so has no mean; see "
+                f"of the probability {without_number.iloc[0]:.3g}, and so has no mean; see "
                 "distribution()"
             )
         # Divided by the probability that was followed, since lost histories have no value.

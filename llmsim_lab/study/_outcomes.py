@@ -84,8 +84,8 @@ def outcomes_of(
         may_come = field in state_fields and "@" not in key
         if name not in names_known and not may_come:
             raise ConfigError(
-                f"outcome {brief(item)} is not a column of {type(trial).__name__}"
-                f"{among(name, names_known)}"
+                f"outcome {brief(item)} is not a column of "
+                f"{type(trial).__name__}{among(name, names_known)}"
             )
     return outcomes
 

@@ -532,8 +532,8 @@ def _nothing_to_compare(
     """
     if not worlds:
         return ConfigError(
-            f"nothing to compare with people: {brief(played)} has no run that was played"
-            f"{_first_failure(played)}"
+            f"nothing to compare with people: {brief(played)} has no run that was "
+            f"played{_first_failure(played)}"
         )
     if label:
         return ConfigError(f"nothing to compare with people: {label}")

@@ -855,8 +855,8 @@ class PromptEdits:
             edited = _edited(prompt, edit)
         except Exception as error:
             raise PromptError(
-                f"prompt {prompt.name!r}: {brief(edit, 50)} gives none: {error_text(error)}. "
-                "Write a Prompt, a text, or a function of the old text that returns the new one"
+                f"prompt {prompt.name!r}: {brief(edit, 50)} gives none: {error_text(error)}. Write "
+                "a Prompt, a text, or a function of the old text that returns the new one"
             ) from error
         self.changed |= edited.digest != prompt.digest
         return edited

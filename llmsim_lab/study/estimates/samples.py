@@ -314,8 +314,8 @@ def _mixed(
     text_count = counted(len(texts), "text")
     example = texts.iloc[0]
     return (
-        f"{numbers} and {text_count}, such as {brief(example, 40)}, cannot be compared; "
-        "return None where a run has no number"
+        f"{numbers} and {text_count}, such as {brief(example, 40)}, cannot be compared; return "
+        "None where a run has no number"
     )
 
 

@@ -6,6 +6,8 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from llmsim_lab._util.text import brief
@@ -108,6 +110,27 @@ def path_from_home(name: str, value: object) -> Path:
             "whole path"
         ) from error
     return as_path(name, expanded)
+
+
+@contextmanager
+def temporary_folder(prefix: str = "llmsim-") -> Iterator[Path]:
+    """Make a folder that is removed at the end.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    try:
+        folder = tempfile.mkdtemp(prefix=prefix)
+    except OSError as error:
+        raise ConfigError(
+            f"no temporary folder can be made: {error.strerror or error}; make room on the disk, "
+            "or choose another folder: TMPDIR=..."
+        ) from error
+    try:
+        yield Path(folder)
+    finally:
+        # What cannot be removed is left to the system, which clears its own folder.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_file(path: Path, content: bytes) -> Path:

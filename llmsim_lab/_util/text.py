@@ -21,7 +21,7 @@ from enum import Enum
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TextIO
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -433,3 +433,11 @@ def estimate_prompt_tokens(text: str) -> float:
     """Return a prompt's estimated tokens, which may have many figures: each digit is a token."""
     digits = sum(map(str.isdigit, text))
     return estimate_tokens(text) + 0.75 * digits
+
+
+def is_open(stream: TextIO | None) -> bool:
+    """Return True if a standard stream can be used.
+
+    A program without a terminal has None in its place, and a daemon may have closed it.
+    """
+    return stream is not None and not stream.closed

@@ -124,12 +124,30 @@ def background_loop() -> asyncio.AbstractEventLoop:
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
+    process = os.getpid()
     while not loop.is_closed():
         # asyncio gives such an exception to those who wait for the task that raised it, and raises
         # it out of the loop as well; without its loop that waiter would never wake up.
         with suppress(KeyboardInterrupt, SystemExit):
             loop.run_forever()
-            loop.close()
+            if os.getpid() == process:
+                loop.close()
+        if os.getpid() != process:
+            return
+
+
+def _leave_the_loop() -> None:
+    """Have the loop's thread end in a process that was forked by it, as by a player.
+
+    The two processes share what the system wakes the loop by: in this one it would take the other's
+    news, and a loop that is closed here would hear nothing more there.
+    """
+    if _background is not None and threading.get_ident() == _background.thread.ident:
+        _background.loop.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_the_loop)
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 from pydantic import BaseModel
 
-from llmsim_lab._util.files import as_path, write_file
+from llmsim_lab._util.files import as_path, temporary_folder, write_file
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import checked, dumps, flat, plain
 from llmsim_lab._util.tables import columns_of, csv_text, frame_of
@@ -288,8 +287,8 @@ def _judged(
             hand_in.tape_count += 1
             _verify(hand_in, path, place)
     hand_in.faults += design_faults(hand_in.runs, expected)
-    with tempfile.TemporaryDirectory() as temporary:
-        copy = Path(temporary) / "hand-in"
+    with temporary_folder() as temporary:
+        copy = temporary / "hand-in"
         try:
             shutil.copytree(source, copy, symlinks=True)
             for file in (expected.key, expected.world):

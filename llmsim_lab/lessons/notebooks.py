@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.config import yaml_value
-from llmsim_lab._util.files import as_path
+from llmsim_lab._util.files import as_path, temporary_folder
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.answers import AnswerKey, LessonQuestion, key_of
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
@@ -211,8 +210,8 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
             raise ConfigError(f"{source} has two questions called {question.name}; rename one")
         questions[question.name] = question
     # Of a copy: what the notebook writes, such as tapes, is not to be handed out.
-    with tempfile.TemporaryDirectory() as temporary:
-        copy = Path(temporary) / "lesson"
+    with temporary_folder() as temporary:
+        copy = temporary / "lesson"
         _copy(source.parent, copy, _left_out(folder))
         with LimitedProcess(copy, _TEACHER) as process:
             result = run_notebook(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -23,7 +22,7 @@ from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
 from llmsim_lab._util.checks import known_names, whole_number
-from llmsim_lab._util.files import as_path
+from llmsim_lab._util.files import as_path, temporary_folder
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import brief, closest, counted, listed
@@ -254,9 +253,9 @@ def _seated(
     if game.both_ways:
         matches *= 2
     # An empty folder, and not that of the hand-ins: a player reads nobody else's code.
-    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    folder = stack.enter_context(temporary_folder())
     process = LimitedProcess(
-        Path(folder),
+        folder,
         game.limits,
         file=str(entry.file.absolute()),  # resolve() fails for a link to itself
         tasks=matches,

@@ -20,7 +20,7 @@ from datetime import datetime
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
-from llmsim_lab._util.text import clip, duration, log_event, printable, roughly
+from llmsim_lab._util.text import clip, duration, is_open, log_event, printable, roughly
 from llmsim_lab.errors import BackendError
 from llmsim_lab.llm.scope import InFlight, caller, scope, scoped
 from llmsim_lab.types import HUMAN, ChatRequest
@@ -357,7 +357,7 @@ def _kernel() -> Any:
 def _is_unattended() -> bool:
     """Return True if the standard error is a file or a pipe."""
     # A program without a console, such as one started by pythonw, has no standard error.
-    return _kernel() is None and sys.stderr is not None and not sys.stderr.isatty()
+    return _kernel() is None and is_open(sys.stderr) and not sys.stderr.isatty()
 
 
 def _in_log(text: str) -> None:
@@ -378,7 +378,7 @@ def _screen() -> Show | None:
     """Return a function that shows a text on a terminal or under a cell; None elsewhere."""
     kernel = _kernel()
     if kernel is None:
-        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        is_terminal = is_open(sys.stderr) and sys.stderr.isatty()
         return _on_terminal if is_terminal else None
     # A person who runs a cell can be asked for input; nbconvert, nbval and papermill cannot.
     request: Any = kernel.get_parent("shell") or {}

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, NoReturn, Self, SupportsIndex
 
 from typing_extensions import TypeVar
 
@@ -581,6 +581,22 @@ class Run(PlayedWorld[StateT]):
     def close(self) -> None:
         """Stop writing to the run's tape, so that others can; the run can still be looked at."""
         self._session.close()
+
+    def __copy__(self) -> NoReturn:
+        # It would have the same list of turns: what is played in one would be in the other.
+        raise ConfigError(
+            f"{self.name} cannot be copied, since both would play the same turns; run.fork() "
+            "returns a run that continues from this one's turns"
+        )
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
+        # Called to pickle a run, and for a deep copy.
+        if self.tape is None:
+            return super().__reduce_ex__(protocol)
+        raise ConfigError(
+            f"{self.name} is on a tape, so it cannot be pickled or copied: only one writes there. "
+            f"Give the tape: load({str(self.tape.path)!r}, {self.run_id}), resume(...), or fork it"
+        )
 
     def __repr__(self) -> str:
         described = f"{type(self).__name__} {self.config.name!r}: turn {self.turn_number}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from llmsim_lab._util.text import printable
+from llmsim_lab._util.text import is_open, printable
 from llmsim_lab._util.waiting import LOOP_THREAD
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Person
@@ -105,7 +105,7 @@ def ask_people_here(run: AnyRun) -> None:
     if not unasked or not _is_plain_script():
         return
     # Without a console, as under pythonw, there is no standard input.
-    if sys.stdin is not None and sys.stdin.isatty():
+    if is_open(sys.stdin) and sys.stdin.isatty():
         for person in unasked.values():
             person.ask = partial(ask_on_terminal, run=run)
         return

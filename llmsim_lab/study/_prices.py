@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from llmsim_lab._util.files import is_there
+from llmsim_lab._util.files import is_there, temporary_folder
 from llmsim_lab._util.text import counted, error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.llm import Tape
@@ -183,8 +182,8 @@ class Prices:
         """Count the calls in an arm's turns; chance answers in place of models and people."""
         # The more arms there are, the shorter each is played.
         count = Count(len(self.files.player.arms))
-        with tempfile.TemporaryDirectory() as folder:
-            for run in self.trials(arm, Path(folder)):
+        with temporary_folder() as folder:
+            for run in self.trials(arm, folder):
                 await self.count_turns(run, count)
         return count
 

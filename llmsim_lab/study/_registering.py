@@ -6,7 +6,6 @@ The file itself is ``registration``'s.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.checks import known_names
-from llmsim_lab._util.files import is_there
+from llmsim_lab._util.files import is_there, temporary_folder
 from llmsim_lab._util.jsontext import as_mapping
 from llmsim_lab._util.text import error_text, listed
 from llmsim_lab._util.waiting import run_sync
@@ -267,8 +266,8 @@ def _planned_facts(setup: StudySetup) -> RunFacts:
 async def _played_by_chance(setup: StudySetup, arm: Arm) -> Run:
     """Return a run of an arm in which chance answered some turns, so that it has prompts."""
     prices = Prices(setup.files, setup.source)
-    with tempfile.TemporaryDirectory() as folder:
-        run = next(prices.trials(arm, Path(folder)))
+    with temporary_folder() as folder:
+        run = next(prices.trials(arm, folder))
         try:
             await prices.count_turns(run, Count(len(setup.arms)))
         except Exception as error:  # noqa: BLE001 - a model may answer what chance does not

@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
@@ -29,7 +28,7 @@ from typing import Any, Literal
 import filelock
 
 from llmsim_lab._util.checks import as_whole_number
-from llmsim_lab._util.files import is_there
+from llmsim_lab._util.files import is_there, temporary_folder
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
@@ -713,8 +712,8 @@ def work(
         at_once=asyncio.Semaphore(1),
     )
     # On this machine's own disk, since the working folder may be on a network.
-    with tempfile.TemporaryDirectory(prefix="llmsim-study-") as folder:
-        path = Path(folder) / "run.tape"
+    with temporary_folder("llmsim-study-") as folder:
+        path = folder / "run.tape"
         if begun:
             path.write_bytes(begun)
         entry = run_sync(player.play(job, path))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from llmsim_lab._util.checks import as_whole_number, whole_number
 from llmsim_lab._util.files import as_path, is_there
@@ -83,6 +83,13 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        # Called to pickle a tape, and to copy it.
+        raise TapeError(
+            f"the tape {self.path} is open, so it cannot be pickled or copied; open it where it is "
+            f"needed: Tape({str(self.path)!r})"
+        )
 
     # --- reading -----------------------------------------------------------------------------
 

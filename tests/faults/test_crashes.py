@@ -9,13 +9,14 @@ a kernel's interrupt in JupyterLab (``browser/test_browser_faults``), a study's 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import resource
 import signal
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -276,6 +277,80 @@ def full_disks(plan: Plan) -> Iterator[Case]:
 
 def test_a_full_disk_costs_what_was_in_flight(attack: Attack) -> None:
     attack("crash: full disk", full_disks)
+
+
+# --- a disk that fails ---------------------------------------------------------------------------
+
+CALLS = [*("open", "read", "write", "lseek", "fstat", "stat"), *("fsync", "ftruncate", "close")]
+"""What the system is asked while a run is recorded; any of it may fail, and work the next time."""
+
+
+@contextmanager
+def failing(name: str, at: int) -> Iterator[None]:
+    """Have the system fail once, at such a call."""
+    call = getattr(os, name)
+    left = at
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left != 0:
+            return call(*arguments, **options)
+        if name == "close":  # which closes a file also where it says that it could not
+            call(*arguments)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    setattr(os, name, fails)
+    try:
+        yield
+    finally:
+        setattr(os, name, call)
+
+
+def record_on_a_failing_disk(world: World, name: str, at: int, folder: Path) -> None:
+    """Record while a call fails once; the run is then played on."""
+    whole = recorded(world, folder / "whole.tape")
+    path = folder / "x.tape"
+    client = hash_client(world.backend())
+    run = world.cls(**world.parts(), llm_client=client, tape=path)
+    with failing(name, at), suppress(LabError):
+        run.run(TURNS, progress=False)
+    run.run(TURNS - run.turn_number, progress=False)
+    run.close()
+    assert verify(path) == []
+    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+
+
+def repair_on_a_failing_disk(world: World, name: str, at: int, folder: Path) -> None:
+    """Repair a tape while a call fails once: there is a whole new tape, or none."""
+    recorded(world, folder / "x.tape")
+    with failing(name, at), suppress(LabError):
+        repair(folder / "x.tape", folder / "repaired.tape")
+    if (folder / "repaired.tape").exists():
+        assert verify(folder / "repaired.tape") == []
+    others = [path.name for path in folder.iterdir() if path.name.endswith((".new", ".part"))]
+    assert others == []
+
+
+def failing_disks(plan: Plan) -> Iterator[Case]:
+    source = plan.source
+    for name in CALLS:
+        for _ in range({"brief": 1, "full": 2}.get(plan.size, 60)):
+            world = source.choice(sorted(WORLDS))
+            at = source.randint(1, 40)
+            steps = {"record": record_on_a_failing_disk, "repair": repair_on_a_failing_disk}
+            for step, do in steps.items():
+                yield Case(
+                    f"{world}: {name} {at}",
+                    {step: partial(do, WORLDS[world], name, at)},
+                    may_raise=False,
+                )
+
+
+def test_a_disk_that_fails_once_is_an_error_of_ours_after_which_a_run_is_played_on(
+    attack: Attack,
+) -> None:
+    attack("crash: failing disk", failing_disks)
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------

@@ -187,6 +187,26 @@ def two_processes(world: World, is_forked: bool, folder: Path) -> None:
     assert [turn.state for turn in played.turns] == [turn.state for turn in whole.turns]
 
 
+def fork_in_a_turn(world: World, folder: Path) -> None:
+    """Fork where a model answers, as a tool of a user may; the child continues too."""
+    whole = recorded(world, folder / "whole.tape")
+    path = folder / "x.tape"
+    children: list[int] = []
+
+    def fork(_: object) -> None:
+        if not children:
+            children.append(os.fork())
+
+    client = hash_client(world.backend(before_answer=fork))
+    run = world.cls(**world.parts(), llm_client=client, tape=path)
+    run.run(TURNS, progress=False)
+    run.close()
+    assert children[0], "the child played the run to its end"
+    os.waitpid(children[0], 0)  # or it waits for ever
+    assert verify(path) == []
+    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+
+
 def read_only(world: World, is_folder: bool, folder: Path) -> None:
     """Read a tape that may not be written, and try to continue it, as another user."""
     path = folder / "x.tape"
@@ -222,6 +242,7 @@ def files_in_use(plan: Plan) -> Iterator[Case]:
         steps = {
             "two processes": partial(two_processes, world, False),
             "a forked run": partial(two_processes, world, True),
+            "a run forked in a turn": partial(fork_in_a_turn, world),
             "a file to read": partial(read_only, world, False),
             "a folder to read": partial(read_only, world, True),
         }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from worlds import PublicGoods
 
 from llmsim_lab import Budget, LLMClient, LLMConfig, ScriptedBackend, Tape, replay, resume
 from llmsim_lab.assistant import Chat
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.lab import Lab
 from llmsim_lab.run import Run
 from llmsim_lab.types import ChatReply, ChatRequest
@@ -198,6 +200,18 @@ def test_a_step_whose_loop_was_closed_around_it_gives_the_run_back(
         run.close()
         assert replay(path).turns == run.turns
     del task
+
+
+@pytest.mark.parametrize("copied", [copy, deepcopy, pickle.dumps], ids=["copy", "deep", "pickle"])
+def test_a_run_on_a_tape_cannot_be_copied_and_says_what_to_do(copied: Any, path: Path) -> None:
+    run = PublicGoods(players="random", tape=path)
+    with pytest.raises(ConfigError, match=r"cannot be (pickled or )?copied.*fork"):
+        copied(run)
+    with pytest.raises(TapeError, match="cannot be pickled or copied; open it where it is needed"):
+        copied(run.tape)
+    with pytest.raises(ConfigError, match=r"run\.fork\(\) returns"):
+        copy(PublicGoods(players="random"))
+    assert deepcopy(PublicGoods(players="random")).turn_number == 0
 
 
 class Interrupted(PublicGoods):

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from llmsim_lab import Ask, LLMClient, LLMConfig, Question, Reply, Run, State
+from llmsim_lab import Ask, LLMClient, LLMConfig, Question, Reply, Run, State, Tape
 from llmsim_lab.study import Study
+from llmsim_lab.tape import verify
 from llmsim_lab.types import ChatReply, ChatRequest
 
 KILL = "STUDY_KIT_KILL"
@@ -130,3 +131,13 @@ class Deadly(Instant):
 
 def deadly_client() -> LLMClient:
     return LLMClient(LLMConfig(model="instant", retry_wait_s=0, max_concurrency=64), Deadly())
+
+
+def check_folder(path: Path, tapes: int) -> None:
+    """Check that a folder has so many whole tapes of one run each, and nothing else."""
+    files = list(path.glob("[!.]*"))
+    assert len(files) == tapes
+    for file in files:
+        with Tape(file, read_only=True) as tape:
+            assert verify(tape) == []
+            assert [info.outcome for info in tape.runs()] == ["done"]

@@ -37,7 +37,6 @@ def test_a_state_is_initial_values_and_defaults_in_the_definitions_order() -> No
         ({"global_vars": {"tension": 130}}, "130 is above the greatest value, 100"),
         ({"global_vars": {"mood": 1}}, "unknown variable; there are: tension, talks, tax"),
         ({"global_vars": {"tax": 20}}, "only modules' code may change it"),
-        ({"agent_vars": {"Ada": {"gold": -1}}}, "-1 is below the least value, 0"),
         ({"agent_vars": {"Ada": {"mood": 1}}}, "unknown variable; there are: gold, angry"),
         ({"agent_vars": {"Zoe": {"gold": 1}}}, "unknown agent; there are: Ada, Bo"),
     ],

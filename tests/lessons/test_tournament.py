@@ -28,37 +28,43 @@ NICE = {
     "draws_by_random": "import random\n    return {'move': random.choice('CD')}",
 }
 BROKEN = {
-    "raises": "return {}['oops']",
-    "never_ends": "while True: pass",
-    "sleeps": "import time\n    time.sleep(60)",
-    "answers_wrong": "return 'E'",
-    "answers_nothing": "pass",
-    "prints": "while True: print('x' * 1000)",
-    "forks": "import os\n    while True: os.fork()",
-    "exits": "import sys\n    sys.exit()",
-    "ends": "import os\n    os._exit(3)",
-    "fills_memory": "kept = []\n    while True: kept.append('x' * 10**6)",
-    "kills": "import os\n    os.kill(os.getppid(), 9)",
-    "calls_home": "import socket\n    socket.create_connection(('127.0.0.1', 9))",
-    "writes": "open('../../spoiled', 'w')",
-    "answers_much": "return 'C' * 10**6",
+    "raises": ("return {}['oops']", "line 2: KeyError: 'oops'"),
+    "never_ends": ("while True: pass", "it "),  # its limit; on a busy machine the clock's
+    "sleeps": ("import time\n    time.sleep(60)", "it took more than 12 s"),
+    "answers_wrong": (
+        "return 'E'",
+        "it answered 'E': turn 1, Move: the rule of Ann answered move: Input should",
+    ),
+    "answers_nothing": ("pass", "it answered None: turn 1, Move: the rule of Ann returned None"),
+    "prints": (
+        "while True: print('x' * 1000)",
+        "line 2: RuntimeError: it printed more than 1,000,000 characters",
+    ),
+    "forks": (
+        "import os\n    while True: os.fork()",
+        "line 3: PermissionError: a hand-in starts and ends no process",
+    ),
+    "exits": ("import sys\n    sys.exit()", "line 3: it called exit()"),
+    "ends": ("import os\n    os._exit(3)", "its process ended: exit status 3"),
+    "fills_memory": (
+        "kept = []\n    while True: kept.append('x' * 10**6)",
+        "it ",
+    ),  # its limit; on a busy machine the clock's
+    "kills": (
+        "import os\n    os.kill(os.getppid(), 9)",
+        "line 3: PermissionError: a hand-in starts and ends no process",
+    ),
+    "calls_home": (
+        "import socket\n    socket.create_connection(('127.0.0.1', 9))",
+        "line 3: PermissionError: a hand-in has no network",
+    ),
+    "writes": (
+        "open('../../spoiled', 'w')",
+        "line 2: PermissionError: a hand-in writes to its own folder only, not to ",
+    ),
+    "answers_much": ("return 'C' * 10**6", "it answered more than 64 kB"),
 }
-SAID = {
-    "raises": "line 2: KeyError: 'oops'",
-    "never_ends": "it ",  # the processor's limit; on a busy machine the clock's
-    "sleeps": "it took more than 12 s",
-    "answers_wrong": "it answered 'E': turn 1, Move: the rule of Ann answered move: Input should",
-    "answers_nothing": "it answered None: turn 1, Move: the rule of Ann returned None",
-    "prints": "line 2: RuntimeError: it printed more than 1,000,000 characters",
-    "forks": "line 3: PermissionError: a hand-in starts and ends no process",
-    "exits": "line 3: it called exit()",
-    "ends": "its process ended: exit status 3",
-    "fills_memory": "it used more than 200 MB of memory",
-    "kills": "line 3: PermissionError: a hand-in starts and ends no process",
-    "calls_home": "line 3: PermissionError: a hand-in has no network",
-    "writes": "line 2: PermissionError: a hand-in writes to its own folder only, not to ",
-    "answers_much": "it answered more than 64 kB",
-}
+"""Hand-ins, and how what is told of each begins."""
 
 
 @pytest.fixture
@@ -79,12 +85,14 @@ def write_players(folder: Path, players: dict[str, str]) -> Path:
 def test_a_broken_hand_in_is_out_with_its_error_and_the_others_play(
     dilemma: Any, tmp_path: Path
 ) -> None:
-    players = write_players(tmp_path / "players", {**NICE, **BROKEN})
+    players = write_players(
+        tmp_path / "players", NICE | {name: body for name, (body, _) in BROKEN.items()}
+    )
     limits = ProcessLimits(cpu_s=1, wall_s=12, memory_mb=200)
     found = tournament(players, dilemma, rounds=3, seeds=1, limits=limits)
     faults = {forfeit.player: forfeit.fault for forfeit in found.forfeits}
     assert sorted(faults) == sorted(BROKEN)
-    assert [name for name, said in SAID.items() if not faults[name].startswith(said)] == []
+    assert [name for name, (_, said) in BROKEN.items() if not faults[name].startswith(said)] == []
     assert sorted(found.to_frame()["player"]) == sorted(NICE)
     assert not (tmp_path / "spoiled").exists()
 

@@ -124,23 +124,6 @@ def test_numbers_of_a_figure_fit_together(changes: Any, message: str) -> None:
         figure(**changes)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: load_people(None), "study=None must be a text"),  # type: ignore[arg-type]
-        (lambda: asked(condition=3), "condition=3 must be a text"),
-        (lambda: asked(divide_by=0), "divide_by=0 must be above 0"),
-        (lambda: asked(period="1"), "period='1' must be a whole number"),
-        (lambda: asked(n=-1), "n=-1 must be"),
-    ],
-)
-def test_a_published_figure_is_asked_for_by_texts_and_numbers(
-    call: Callable[[], object], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        call()
-
-
 def asked(**changes: Any) -> PublishedFigure:
     wanted = {"condition": "dictator $5", "measure": "offer_usd"}
     return published("forsythe_1994", **{**wanted, **changes})
@@ -230,6 +213,11 @@ def test_what_is_remembered_is_checked_where_it_is_written(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: load_people(None), "study=None must be a text"),  # type: ignore[arg-type]
+        (lambda: asked(condition=3), "condition=3 must be a text"),
+        (lambda: asked(divide_by=0), "divide_by=0 must be above 0"),
+        (lambda: asked(period="1"), "period='1' must be a whole number"),
+        (lambda: asked(n=-1), "n=-1 must be"),
         (lambda: people_designs(3), "there is no design 3"),
         (lambda: people_designs(["framing"], groups=None), "groups=None must be"),
         (lambda: people_designs(["framing"], folder=3), "folder=3 must be a path"),
@@ -251,7 +239,9 @@ def test_what_is_remembered_is_checked_where_it_is_written(
         ),
     ],
 )
-def test_a_card_is_of_designs_that_there_are(call: Callable[[], object], message: str) -> None:
+def test_figures_and_cards_are_asked_for_by_what_there_is(
+    call: Callable[[], object], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         call()
 

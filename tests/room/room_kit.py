@@ -185,6 +185,7 @@ class Class:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.visitors: list[Visitor] = []
+        self.rounds: asyncio.Task[Any] | None = None
 
     def visitor(self, path: str = "") -> Visitor:
         visitor = Visitor(f"{self.room.link.partition('#')[0]}{path}")
@@ -221,6 +222,7 @@ async def open_room(source: Any, **arguments: Any) -> AsyncIterator[Class]:
 async def playing(here: Class) -> AsyncIterator[asyncio.Task[Any]]:
     """Play the room meanwhile; what goes wrong in it is raised here."""
     task = asyncio.create_task(here.room.play())
+    here.rounds = task
     try:
         yield task
     finally:
@@ -228,3 +230,15 @@ async def playing(here: Class) -> AsyncIterator[asyncio.Task[Any]]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+@asynccontextmanager
+async def begun_class(
+    run: Run[Any] | None = None, *, turns: int = 1, **arguments: Any
+) -> AsyncIterator[tuple[Class, list[Visitor]]]:
+    """Open a room with four guests and begin a game, of pots if no other is given."""
+    run = run or Pots(players=PEOPLE, turns=turns)
+    async with open_room(run, **arguments) as here, playing(here):
+        guests = await here.guests(4)
+        here.room.start()
+        yield here, guests

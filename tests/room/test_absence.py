@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from pydantic import field_validator
-from room_kit import NAMES, PEOPLE, Gift, Pots, open_room, playing
+from room_kit import NAMES, PEOPLE, Gift, Pots, begun_class, open_room, playing
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import ConfigError
@@ -35,22 +35,18 @@ class Luck(Run[Sum]):
 
 
 async def test_one_guest_cannot_end_the_game_of_a_group() -> None:
-    async with open_room(Luck(players=PEOPLE, turns=1)) as here, playing(here) as rounds:
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(Luck(players=PEOPLE, turns=1)) as (here, guests):
         for _ in range(3):
             reply = await guests[0].answer(13)
             assert reply.status_code == 409
             assert "is unlucky" in reply.json()["faults"]["amount"]
         await asyncio.gather(*[guest.play(5) for guest in guests])
-        assert (await rounds).state == Sum(total=20)
+        assert (await here.rounds).state == Sum(total=20)
 
 
 async def test_a_question_that_waits_too_long_is_filled_in() -> None:
     """Who looks at the page is asked again in the next turn; who does not, when back."""
-    async with open_room(Pots(players=PEOPLE, turns=2), timeout_s=0.4) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(turns=2, timeout_s=0.4) as (here, guests):
         question = await guests[0].asked()
         assert question["until"] - question["since"] == pytest.approx(0.4)
         await guests[3].look_away()
@@ -62,9 +58,7 @@ async def test_a_question_that_waits_too_long_is_filled_in() -> None:
 
 async def test_everybody_behind_one_word_is_asked_at_once() -> None:
     run = Pots(players={"*": "person, else random"}, turns=1)
-    async with open_room(run) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(run) as (_, guests):
         texts = [(await guest.asked())["text"] for guest in guests]
         assert len(set(texts)) == 4
         last = await asyncio.gather(*[guest.play() for guest in guests])

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from room_kit import NAMES, PEOPLE, Pot, Pots, open_room, playing
+from room_kit import NAMES, PEOPLE, Pot, Pots, begun_class, open_room, playing
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.errors import ConfigError
@@ -60,14 +60,12 @@ async def test_a_tag_that_is_a_players_name_does_not_give_the_question_to_that_p
 
 
 async def test_end_and_another_round_at_once_end_the_cell() -> None:
-    async with open_room(Pots(players=PEOPLE, turns=2)) as here, playing(here) as rounds:
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(turns=2) as (here, guests):
         await guests[0].asked()
         here.room.end()
         here.room.another_round()
         async with asyncio.timeout(5):
-            run = await rounds
+            run = await here.rounds
         assert run.turn_number == 0
         assert here.room.phase == "lobby"
 
@@ -101,15 +99,11 @@ class Broken(Pots):
 
 
 async def test_a_worlds_own_code_ends_nobodys_page() -> None:
-    async with open_room(Broken(players=PEOPLE, turns=2)) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(Broken(players=PEOPLE, turns=2)) as (here, guests):
         await asyncio.gather(*[guest.answer() for guest in guests])
         view = await guests[0].until(lambda view: view.get("turn") == 1)
         assert view["told"] == [["nan", "nan"], ["set", "1"]]
-    async with open_room(Broken(players=PEOPLE, turns=2)) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(Broken(players=PEOPLE, turns=2)) as (here, guests):
         await guests[0].asked()
         here.room.end()
         view = await guests[0].get()

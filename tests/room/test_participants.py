@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from room_kit import NAMES, PEOPLE, Pots, Visitor, open_room, playing
+from room_kit import NAMES, PEOPLE, Pots, Visitor, begun_class, open_room, playing
 
 from llmsim_lab import Reply
 
@@ -36,9 +36,7 @@ async def test_four_people_play_a_game_to_its_end(tmp_path: Path) -> None:
 
 
 async def test_a_reload_and_a_lost_connection_lead_to_the_same_seat_and_question() -> None:
-    async with open_room(Pots(players=PEOPLE, turns=1)) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class() as (here, guests):
         before = await guests[0].asked()
         await guests[0].look_away()
         assert (await guests[0].get("about"))["joined"]
@@ -48,9 +46,7 @@ async def test_a_reload_and_a_lost_connection_lead_to_the_same_seat_and_question
 
 
 async def test_of_two_taps_one_counts() -> None:
-    async with open_room(Pots(players=PEOPLE, turns=2)) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(turns=2) as (_, guests):
         question = await guests[0].asked()
         message = {"do": "answer", "id": question["id"], "values": {"amount": 3}}
         replies = await asyncio.gather(*[guests[0].post("do", message) for _ in range(3)])
@@ -63,9 +59,7 @@ async def test_of_two_taps_one_counts() -> None:
 
 
 async def test_an_answer_that_is_wrong_is_named_by_its_field_and_asked_again() -> None:
-    async with open_room(Pots(players=PEOPLE, turns=1)) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class() as (_, guests):
         for wrong in (21, -1, "many", None, {"amount": 3}, [1]):
             reply = await guests[0].answer(amount=wrong)
             assert reply.status_code == 409, wrong
@@ -75,9 +69,7 @@ async def test_an_answer_that_is_wrong_is_named_by_its_field_and_asked_again() -
 
 async def test_closing_questions_come_after_the_game_and_are_asked_once(tmp_path: Path) -> None:
     run = Pots(players=PEOPLE, turns=1, tape=tmp_path / "pot.tape")
-    async with open_room(run, closing=Feeling) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(run, closing=Feeling) as (here, guests):
         last = await asyncio.gather(*[guest.play() for guest in guests])
         assert [view["step"] for view in last] == ["closing"] * 4
         ask = last[0]["ask"]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from room_kit import PEOPLE, Pots, Visitor, open_room, playing
+from room_kit import PEOPLE, Pots, Visitor, begun_class, open_room, playing
 
 from llmsim_lab import data_path
 from llmsim_lab.errors import ConfigError
@@ -111,9 +111,7 @@ async def test_behind_a_tunnel_the_cookie_is_secure_and_its_name_is_known() -> N
 
 async def test_a_participants_bytes_have_nothing_of_others(tmp_path: Path) -> None:
     run = Pots(players=PEOPLE, turns=2, tape=tmp_path / "pot.tape")
-    async with open_room(run) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(run) as (_, guests):
         amounts = [3, 7, 11, 13]
         await asyncio.gather(
             *[guest.play(amount) for guest, amount in zip(guests, amounts, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from room_kit import PEOPLE, Pots, open_room, playing
+from room_kit import PEOPLE, Pots, begun_class, open_room, playing
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room import Room, forget_names
@@ -26,16 +26,14 @@ def study(folder: Path, turns: int = 1) -> Study:
 
 async def test_the_end_keeps_whole_turns_and_stops_the_rest(tmp_path: Path) -> None:
     run = Pots(players=PEOPLE, turns=5, tape=tmp_path / "pot.tape")
-    async with open_room(run) as here, playing(here) as rounds:
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(run) as (here, guests):
         for guest in guests:
             await guest.answer()
         await guests[0].asked()
         here.room.end()
         for guest in guests:
             await guest.until(lambda view: view["step"] == "done")
-        assert (await rounds).turn_number == 1
+        assert (await here.rounds).turn_number == 1
 
 
 async def test_a_run_alone_continues_as_the_run_that_was_begun(tmp_path: Path) -> None:
@@ -43,9 +41,7 @@ async def test_a_run_alone_continues_as_the_run_that_was_begun(tmp_path: Path) -
         return Pots(players=PEOPLE, turns=2, tape=tmp_path / "pot.tape")
 
     begun = run()
-    async with open_room(begun) as here, playing(here):
-        guests = await here.guests(4)
-        here.room.start()
+    async with begun_class(begun) as (here, guests):
         for guest in guests:
             await guest.answer()
         for guest in guests:

@@ -211,12 +211,18 @@ class Pick(Reply):
 WORDS = {25: "raise by 25 points", 0: "do nothing"}
 
 
-def test_equal_questions_are_measured_once_and_each_value_has_its_words(path: Path) -> None:
+def moving(**asked: Any) -> Any:
+    """Return a turn that asks all for one of two moves."""
+
     async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
-        picks = await ask.each(
-            state.coins, Pick, "Move.", limits={"points": WORDS}, decide="sample", tag="move"
-        )
+        picks = await ask.each(state.coins, Pick, "Move.", limits={"points": WORDS}, **asked)
         return state.replace(coins={name: it.points for name, it in picks.items()})
+
+    return turn
+
+
+def test_equal_questions_are_measured_once_and_each_value_has_its_words(path: Path) -> None:
+    turn = moving(decide="sample", tag="move")
 
     def drawn(request: ChatRequest) -> ChatReply:
         assert "raise by 25 points" in request.prompt
@@ -400,13 +406,9 @@ def test_what_is_set_from_outside_goes_through_the_worlds_own_changed(path: Path
 def test_a_choice_without_an_option_stands_in_for_all_and_the_tape_is_read_again(
     path: Path,
 ) -> None:
-    async def turn(run: Run[Village], state: Village, ask: Ask) -> Village:
-        picks = await ask.each(
-            state.coins, Pick, "Move.", limits={"points": WORDS}, decide="mode", fallback=0
-        )
-        return state.replace(coins={name: it.points for name, it in picks.items()})
-
-    run = world(turn)(llm_client=make_client("none of these"), tape=path)
+    run = world(moving(decide="mode", fallback=0))(
+        llm_client=make_client("none of these"), tape=path
+    )
     frame = run.run(2)
     assert run.decisions()["status"].tolist() == ["fallback"] * 6
     assert frame["fallback"].tolist() == [0, 3, 3]

@@ -675,10 +675,6 @@ def test_a_question_that_cannot_be_asked_says_why(question: Any, says: str) -> N
     ("limits", "says"),
     [
         ({"shar": (0, 1)}, r"limits name 'shar' \(did you mean 'share'\?\), which Several lacks"),
-        (
-            {"name": (0, 1)},
-            r"limits of name for Ann are \(0, 1\); only a field of numbers has a range",
-        ),
         ({"words": ["a"]}, r"limits of words for Ann are \['a'\]; give"),
         ({"count": "3"}, "limits of count for Ann are '3'; give"),
         (
@@ -720,7 +716,6 @@ def by(player: Any, **limits: Any) -> Any:
             lambda: PublicGoods(players="randm"),
             "^PublicGoods: players='randm' is not a player .did",
         ),
-        (lambda: PublicGoods(players={"An": "rule"}), "PublicGoods has no rule"),
         (lambda: PublicGoods(players={"An": len}).run(1), r"Ann \(there are players for An\) .did"),
         (
             lambda: pot().intervene(0, {"factor": 3}),
@@ -738,11 +733,7 @@ def by(player: Any, **limits: Any) -> Any:
             "Bad.turn: the name 'turn' is taken",
         ),
         (by(lambda _: 8, amount=(0, 7.5)), "rule of Ann answered Gift, amount must be from 0 to 7"),
-        (by(lambda _: None), r"rule of Ann returned None; return Gift\(amount=...\)"),
-        (by(lambda _: {"amont": 3}), r"answered 'amont' \(did you mean 'amount'"),
         (by(lambda _: 6, amount=[5, 15]), "amount must be one of 5, 15, and it is 6"),
-        (by(lambda _: "many"), "rule of Ann answered .*amount: .*valid integer"),
-        (by("random", amount=(0.2, 0.8)), "leave Ann nothing: from 1 to 0 in whole numbers"),
     ],
 )
 def test_what_is_wrong_is_an_error_that_shows_the_way_out(wrong: Any, says: str) -> None:

@@ -14,12 +14,10 @@ from typing import Any
 import pandas as pd
 import pytest
 import study_kit
-from study_kit import KILL, deadly_client, instant_client, timeless
+from study_kit import KILL, check_folder, deadly_client, instant_client, timeless
 
-from llmsim_lab import Tape
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
-from llmsim_lab.tape import verify
 
 pytestmark = pytest.mark.process
 
@@ -61,21 +59,11 @@ def one_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def check_folder(path: Path) -> None:
-    """Check that there are twelve whole tapes of one run each, and nothing else."""
-    files = list(path.glob("[!.]*"))
-    assert len(files) == 12
-    for file in files:
-        with Tape(file, read_only=True) as tape:
-            assert verify(tape) == []
-            assert [info.outcome for info in tape.runs()] == ["done"]
-
-
 # --- a study that is killed ----------------------------------------------------------------------
 
 SCRIPT = """
 import sys
-from study_kit import Water, deadly_client
+from study_kit import check_folder, Water, deadly_client
 from llmsim_lab.study import Study
 
 study = Study(Water, {"factor": [1.0, 2.0, 3.0]}, tape=sys.argv[1], seeds=4, turns=4,
@@ -96,12 +84,12 @@ def test_a_killed_study_continues_and_gives_what_an_undisturbed_one_gives(
     subprocess.run(command, check=True)
     whole = study_of(path, deadly_client)
     pd.testing.assert_frame_equal(timeless(whole), serial)
-    check_folder(path)
+    check_folder(path, 12)
 
 
 NAMES = """
 from functools import partial
-from study_kit import Water
+from study_kit import check_folder, Water
 from llmsim_lab.study import Study
 
 def edit(text, *, words=frozenset({"kind", "calm", "brief"})):
@@ -134,7 +122,7 @@ def test_a_pool_that_lost_a_process_ends_the_call_and_another_pool_continues(
         study.run(executor=other, progress=False)
     assert study.counts == {"done": 12}
     pd.testing.assert_frame_equal(timeless(study), serial)
-    check_folder(path)
+    check_folder(path, 12)
 
 
 NOTEBOOK = """
@@ -191,4 +179,4 @@ def test_a_dask_cluster_with_a_killed_worker_gives_what_one_process_gives(
     assert not one_kill.exists()
     assert study.counts == {"done": 12}
     pd.testing.assert_frame_equal(timeless(study), serial)
-    check_folder(path)
+    check_folder(path, 12)

@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 import study_kit
 from builders import recorded
-from study_kit import instant_client, played, timeless
+from study_kit import check_folder, instant_client, played, timeless
 
-from llmsim_lab import Budget, Tape, resume
+from llmsim_lab import Budget, resume
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study import Study
-from llmsim_lab.tape import verify
 
 
 @pytest.fixture
@@ -32,16 +31,6 @@ def study_of(tape: Path | None = None, model: Any = instant_client, *, seeds: in
 def serial() -> pd.DataFrame:
     """What a study gives that is played here."""
     return timeless(played(study_of()))
-
-
-def check_folder(path: Path) -> None:
-    """Check that there are four whole tapes of one run each, and nothing else."""
-    files = list(path.glob("[!.]*"))
-    assert len(files) == 4
-    for file in files:
-        with Tape(file, read_only=True) as tape:
-            assert verify(tape) == []
-            assert [info.outcome for info in tape.runs()] == ["done"]
 
 
 class Counting(ThreadPoolExecutor):
@@ -74,7 +63,7 @@ def test_so_many_jobs_are_handed_out_at_once_and_all_if_nothing_is_said(
         study = played(study_of(path), executor=executor, parallel=parallel)
     assert executor.most == most
     pd.testing.assert_frame_equal(timeless(study), serial)
-    check_folder(path)
+    check_folder(path, 4)
 
 
 class Losing(Executor):
@@ -163,4 +152,4 @@ def test_a_run_that_was_continued_meanwhile_is_not_written_over(
     assert study_of(path).runs["turns"].tolist() == (turns + 1).tolist()
     again = played(study_of(path))
     pd.testing.assert_frame_equal(timeless(again), serial)
-    check_folder(path)
+    check_folder(path, 4)

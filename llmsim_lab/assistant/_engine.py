@@ -297,7 +297,7 @@ class _Message:
             messages.append(LLMMessage("assistant", response.content or "", calls))
             is_last = iteration == self.config.max_iterations
             for place, call in enumerate(calls, 1):
-                result = self._checked(call, place, toolbox)
+                result = await self._checked(call, place, toolbox)
                 if not isinstance(result, ToolResult) and toolbox.needs_yes(call.name):
                     return self._asks_first(
                         call,
@@ -328,7 +328,7 @@ class _Message:
         messages.append(LLMMessage("user", self.context.message))
         return messages
 
-    def _checked(
+    async def _checked(
         self,
         call: FunctionCall,
         place: int,
@@ -340,7 +340,7 @@ class _Message:
                 f"only the first {self.config.max_calls} calls of an answer are made",
                 "TOO_MANY_CALLS",
             )
-        return toolbox.check(call)
+        return await toolbox.checked(call)
 
     def _asks_first(
         self,

@@ -20,6 +20,8 @@ from llmsim_lab.types import CallSite
 _FINDINGS = "What you looked up:"
 _MAX_RESULT_CHARS = 1500
 _MAX_ARGUMENT_CHARS = 300
+_MAX_CALLS = 20
+"""Of one answer of the model; the others are not made."""
 
 
 class ToolLookup:
@@ -89,9 +91,10 @@ class ToolLookup:
             calls = tuple(response.function_calls or ())
             if not calls:
                 break
+            calls = calls[:_MAX_CALLS]
             messages.append(LLMMessage("assistant", response.content or "", calls))
             for call in calls:
-                result = toolbox.check(call)
+                result = await toolbox.checked(call)
                 if toolbox.needs_yes(call.name):
                     result = failed_result("no user can confirm it", "REFUSED")
                 if not isinstance(result, ToolResult):

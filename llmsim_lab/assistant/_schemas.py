@@ -99,6 +99,11 @@ class SchemaCheck:
         self._left = _MAX_STEPS
         yield from self._validator.iter_errors(value)
 
+    @property
+    def steps(self) -> int:
+        """How many steps the last check took."""
+        return _MAX_STEPS - self._left
+
     def _charge(self, steps: int) -> None:
         self._left -= steps
         if self._left < 0:

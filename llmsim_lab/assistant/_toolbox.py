@@ -13,6 +13,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Self
@@ -65,6 +66,11 @@ checking all else once more at each level."""
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _MOST_FAULTS = 3
 """How many things that are wrong with a call a model is told at once."""
+_QUICK_CHARS = 10_000
+"""Of schemas that are compared with the standard in .2 s at most; those of a hundred tools take
+longer, and a thread of their own."""
+_MOST_STEPS = 150_000
+"""Of all checks of arguments, which take some 2 s."""
 _INSIDE = 20
 """How deep a result may stand in a line of a tape, all of which has to be read."""
 _STOPPED = {
@@ -122,6 +128,7 @@ class Toolbox:
         self._confirm = dict.fromkeys(self._destructive, True) | dict(settings)
         self._checks: dict[str, SchemaCheck] = {}
         self._sizes = SchemaSizes()
+        self._steps = 0
         admitted = [self._admitted(tool) for tool in tools]
         self.declarations = tuple(tool for tool in admitted if tool is not None)
 
@@ -152,13 +159,10 @@ class Toolbox:
         listed_tools = await from_outside("tools", scope().asker or "", listing)
         by_name = {fields[0]: ToolDeclaration(*fields) for fields in listed_tools["declared"]}
         tools = [by_name.get(name) or ToolDeclaration(name) for name in listed_tools["names"]]
-        # To compare schemas with the standard takes a third of a second where there are a hundred.
-        return await asyncio.to_thread(
-            cls,
-            tools,
-            executor=executor,
-            **settings,
-        )
+        make = partial(cls, tools, executor=executor, **settings)
+        if sum(len(str(tool.parameters)) for tool in tools) < _QUICK_CHARS:
+            return make()
+        return await asyncio.to_thread(make)
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
@@ -186,6 +190,10 @@ class Toolbox:
         """
         return self._confirm.get(name, False)
 
+    async def checked(self, call: FunctionCall) -> Arguments | ToolResult:
+        """Do as ``check`` does in another thread, since large arguments take long."""
+        return await asyncio.to_thread(self.check, call)
+
     def check(self, call: FunctionCall) -> Arguments | ToolResult:
         """Return the arguments of a call that the model wants, or why it cannot be made.
 
@@ -206,8 +214,7 @@ class Toolbox:
                     "identity_ignored",
                     tool=call.name,
                 )
-            errors = islice(self._checks[call.name].faults(parameters), _MOST_FAULTS)
-            faults = [_fault_text(error) for error in errors]
+            faults = self._faults(call.name, parameters)
         # A valid schema may still refer to what is missing, or to itself: each ends in another
         # error of the library.
         except Exception as error:  # noqa: BLE001
@@ -215,6 +222,22 @@ class Toolbox:
         if not faults:
             return parameters
         return failed_result(f"the arguments are wrong: {'; '.join(faults)}", "INVALID_PARAMETERS")
+
+    def _faults(self, name: str, parameters: Arguments) -> list[str]:
+        """Return what is wrong with the arguments of a call.
+
+        Raises:
+            ValueError: this cannot be found out in time.
+        """
+        # Of all calls together: a model may make twenty that take the longest, five times.
+        if self._steps > _MOST_STEPS:
+            raise ValueError("the calls before it took too long to check")
+        schema = self._checks[name]
+        try:
+            errors = islice(schema.faults(parameters), _MOST_FAULTS)
+            return [_fault_text(error) for error in errors]
+        finally:
+            self._steps += schema.steps
 
     async def run(
         self,

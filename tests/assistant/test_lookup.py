@@ -146,6 +146,7 @@ async def test_an_agent_looks_up_no_more_often_than_it_may() -> None:
     lines = await looked_up(wants("a", "b"), wants("c"), wants("d"), max_lookups=2)
     assert [line.partition(":")[0][-3:] for line in lines] == ["a')", "b')", "c')"]
     assert len(await looked_up(wants("a"), wants("b"), max_lookups=1)) == 1
+    assert len(await looked_up(wants(*"abcdefghijklmnopqrstuvwxy"))) == 20
 
 
 async def test_what_needs_a_yes_is_not_looked_up() -> None:

@@ -47,6 +47,8 @@ _COMPARED = ("kind", "config", "llm", "model", "seed", "given", "package", "pyth
 """Parts of a manifest that are shown and compared value by value; prompts are texts."""
 _MOST_SERIES = 4
 _MOST_OF_A_VALUE = 200
+_MOST_SHOWN = 1_000
+"""Answers or calls of a turn."""
 _MOST_LINES = 1_000
 """Of what defines a run, or tells two apart."""
 
@@ -390,16 +392,22 @@ def _show_turn(
     # Of a world whose class is not known here; its numbers are shown all the same.
     if isinstance(run, RecordedRun):
         say(run.note, style="yellow")
+    words = list(turn.in_words()) if turn is not None else []
+    words += outside_in_words(outside)
+    if words:
+        say("\n".join(words))
     if turn is not None:
-        for words in turn.in_words():
-            say(words)
-    for words in outside_in_words(outside):
-        say(words)
-    if turn is not None:
-        for answer in turn.answers:
+        for answer in turn.answers[:_MOST_SHOWN]:
             _show_answer(answer)
-    for call in calls:
+        _say_left_out(len(turn.answers), "answers", "load(tape, run).decisions()")
+    for call in calls[:_MOST_SHOWN]:
         _show_call(call)
+    _say_left_out(len(calls), "calls", f"Tape(path).calls({owner}, turn={at})")
+
+
+def _say_left_out(count: int, things: str, where: str) -> None:
+    if count > _MOST_SHOWN:
+        say(f"\nand {count - _MOST_SHOWN:,} more {things}, which {where} has", style="bold")
 
 
 def _show_answer(answer: Answer) -> None:

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOST_TEXTS = 50_000
+"""Columns of text in a frame: pandas takes three kilobytes for each, as short as its texts are."""
+
 
 class Tape(SetOnce, AbstractContextManager["Tape"]):
     """A file of recorded runs: text, with a line of JSON for each fact.
@@ -298,6 +301,12 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
                 f"the {len(rows):,} turns of run {number} on {self.path} name {len(columns):,} "
                 f"columns, nearly all of them empty: tape.frame_rows({number}) has the rows"
             )
+        texts = _texts_in(rows)
+        if len(texts) > _MOST_TEXTS:
+            raise TapeError(
+                f"the turns of run {number} on {self.path} name {len(texts):,} columns of text, "
+                f"and a frame has at most {_MOST_TEXTS:,}: tape.frame_rows({number}) has the rows"
+            )
         return frame_of(map(whole, rows))
 
     def frame_rows(self, run: int) -> dict[int, Row]:
@@ -373,9 +382,15 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         import pandas as pd  # imported here, since it takes long
 
         rows = self.frame_rows(self.run(run).id)
+        # Left out here, since pandas takes long for each.
+        texts = _texts_in(rows.values())
+        numbers = [
+            {name: value for name, value in row.items() if name not in texts}
+            for row in rows.values()
+        ]
         # The turns are those of the lines: a damaged row may have any.
         frame = pd.DataFrame(
-            map(whole, rows.values()),
+            map(whole, numbers),
             index=pd.Index(rows, name="turn"),
         )
         return frame.select_dtypes("number").drop(columns="turn", errors="ignore")
@@ -596,6 +611,11 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
             recorder = self.journal.recorders.pop(run, None)
             if recorder is not None:
                 recorder.close()  # the next run may get its number
+
+
+def _texts_in(rows: Iterable[Row]) -> set[str]:
+    """Return the columns of rows that hold a text."""
+    return {name for row in rows for name, value in row.items() if isinstance(value, str)}
 
 
 def _extent(frame: pd.DataFrame) -> str:

@@ -82,6 +82,14 @@ def as_path(name: str, value: object) -> Path:
     return path
 
 
+def shown_path(path: Path) -> Path:
+    """Return a path from the root on; as it is where the current folder is gone."""
+    try:
+        return path.absolute()
+    except OSError:
+        return path
+
+
 def is_there(path: Path) -> bool:
     """Return True if there is a file, a folder or a link at a path, also one that leads nowhere.
 

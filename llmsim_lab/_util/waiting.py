@@ -6,9 +6,9 @@ import asyncio
 import atexit
 import inspect
 import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -229,9 +229,15 @@ def _run_here(work: Coroutine[object, None, T]) -> T:
 
 async def in_thread(function: Callable[[], T]) -> T:
     """Return what a function returns, called in a thread if there are any: the loop stays free."""
-    if sys.platform == "emscripten":  # a browser's Python
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(1)
+    try:
+        work = loop.run_in_executor(threads, function)
+    except RuntimeError:  # no thread can be started, as in a browser's Python
         return function()
-    return await asyncio.to_thread(function)
+    finally:
+        threads.shutdown(wait=False)
+    return await work
 
 
 def called_in_thread(function: Callable[[], T]) -> T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
@@ -74,4 +76,12 @@ def main() -> None:
         # A failed model call or a damaged tape is not a fault of the code that it passed through.
         place = place_of(error) if isinstance(error, ConfigError) else ""
         say(f"error: {place}{error}", style="red", to=errors)
+        sys.exit(1)
+    except OSError as error:
+        # Of a file there is its name; without one it is the output itself, as on a full disk.
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        # Else Python would try to write the rest as it ends, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        say(f"error: the output cannot be written: {error.strerror}", style="red", to=errors)
         sys.exit(1)

@@ -54,6 +54,7 @@ def say(
     # Of a text of megabytes rich cuts each line off from all the others: it is written as it is.
     if len(plain) > _LONG:
         to.file.write(f"{plain}\n")
+        to.file.flush()
         return
     # Rich would also turn :names: into emoji, and break long lines, which are often paths to copy.
     to.print(

@@ -11,8 +11,9 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from llmsim_lab._util.jsontext import checked
@@ -108,7 +109,7 @@ class Family:
 
     journal: Journal
     generation: int
-    _facts: dict[int, tuple[Mapping[bytes, Place], Line]] = field(default_factory=dict)
+    _facts: dict[int, tuple[Sequence[Place], Line]] = field(default_factory=dict)
     """What lines say of runs, by number, with the places of the lines."""
     _held: int = 0
     """How much the manifests in them take, bytes."""
@@ -134,25 +135,20 @@ class Family:
         Raises:
             TapeError: one is damaged.
         """
-        # A run that is played gets further lines; what was read of the others stays.
-        unread = [run for run in runs if self._is_unread(run)]
-        places: list[Place] = []
-        for run in unread:
-            places += self._places_of(run)
+        unread: dict[int, list[Place]] = {}
+        for run in runs:
+            places_read, _ = self._facts.get(run, ([], {}))
+            # A copy, since another thread may write further lines of the run meanwhile.
+            places = sorted(self.journal.index.runs[run].copy().values())
+            if places_read != places:  # what was read of the others stays
+                unread[run] = places
         # All with one opening of the file, which may have a hundred thousand runs.
-        raws = self.journal.read(places)
-        for run in unread:
+        raws = self.journal.read([*chain(*unread.values())])
+        for run, places in unread.items():
             with reading_run(self.journal, run):
-                facts = self._facts_in(run, raws)
-            self._facts[run] = (self.journal.index.runs[run].copy(), facts)
+                facts = self._facts_in(run, places, raws)
+            self._facts[run] = (places, facts)
         return list(map(self._known_info, runs))
-
-    def _is_unread(self, run: int) -> bool:
-        places, _ = self._facts.get(run, ({}, {}))
-        return places != self.journal.index.runs[run]
-
-    def _places_of(self, run: int) -> list[Place]:
-        return sorted(self.journal.index.runs[run].values())
 
     def _known_info(self, run: int) -> RunInfo:
         index = self.journal.index
@@ -166,10 +162,15 @@ class Family:
                 **fields,
             )
 
-    def _facts_in(self, run: int, raws: Iterator[bytes]) -> Line:
+    def _facts_in(
+        self,
+        run: int,
+        places: Sequence[Place],
+        raws: Iterator[bytes],
+    ) -> Line:
         """Return what a run's lines, the next ones, say of it; of its manifest, where it is."""
         facts: Line = {}
-        for place in self._places_of(run):
+        for place in places:
             raw = next(raws)
             line = read_line(raw)
             if "process" in line:  # it was begun again, and has not ended

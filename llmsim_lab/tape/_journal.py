@@ -47,6 +47,7 @@ from zlib import crc32
 
 import filelock
 
+from llmsim_lab._util.files import shown_path
 from llmsim_lab._util.text import clip, log_event
 from llmsim_lab.errors import TapeError
 
@@ -378,9 +379,9 @@ def journal_at(path: Path, *, make: bool) -> Journal:
         TapeError: there is none, or it cannot be read, or is no tape of this format.
     """
     with _opening:
-        # Rule 4: one object for a file, whatever link leads to it.
-        place = Path(os.path.realpath(path))
         try:
+            # Rule 4: one object for a file, whatever link leads to it.
+            place = Path(os.path.realpath(path))
             if place.exists() and not place.is_file():
                 raise TapeError(f"{path} is not a file; a study's folder has one tape a run")
             # An empty file is what is left where a disk was full while a tape was begun.
@@ -393,7 +394,7 @@ def journal_at(path: Path, *, make: bool) -> Journal:
             journal = Journal(place)
         except OSError as error:
             raise TapeError(
-                f"no tape can be opened at {path.absolute()}: {error.strerror or error}"
+                f"no tape can be opened at {shown_path(path)}: {error.strerror or error}"
             ) from error
         shared = _open.get(place)
         # What is packed is not written to, so need not be shared.
@@ -409,9 +410,9 @@ def journal_at(path: Path, *, make: bool) -> Journal:
 def _no_tape(path: Path) -> TapeError:
     if path.suffix == ".gz":
         return TapeError(
-            f"there is no tape at {path.absolute()}; record on a .tape, which gzip packs"
+            f"there is no tape at {shown_path(path)}; record on a .tape, which gzip packs"
         )
-    return TapeError(f"there is no tape at {path.absolute()}")
+    return TapeError(f"there is no tape at {shown_path(path)}")
 
 
 def _beside(
@@ -439,6 +440,22 @@ def _beside(
         except FileExistsError:
             number += 1
             name = f"{path}{suffix}{number}"
+
+
+def _give_name(aside: Path, target: Path) -> None:
+    """Give a file its name, in one step: another process may have made one there meanwhile.
+
+    Raises:
+        FileExistsError: there is one.
+        OSError: the disk fails.
+    """
+    try:
+        os.link(aside, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        target.touch(exist_ok=False)
+        aside.replace(target)
 
 
 def _new_head() -> bytes:
@@ -1146,7 +1163,8 @@ class Journal:
             up_to: the last turn; all if not given.
 
         Raises:
-            TapeError: another process or run writes to this tape, or the file cannot be written.
+            TapeError: another process or run writes to this tape, or the file cannot be written, or
+                the new one is there already.
         """
         in_place = path is None
         target = self.path if path is None else path
@@ -1163,10 +1181,13 @@ class Journal:
             aside.chmod(self.path.stat().st_mode | 0o200)  # a private tape's copy is private
             if in_place:
                 self._close()  # Windows replaces no file that is open
-            aside.replace(target)
-            if in_place:
+                aside.replace(target)
                 self._opened = target.stat()
                 self.read_anew()
+            else:
+                _give_name(aside, target)
+        except FileExistsError:
+            raise TapeError(f"{target} is there already: name a new file") from None
         except OSError as error:
             raise TapeError(f"cannot write {target}: {error.strerror or error}") from error
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,6 +16,10 @@ _MAX_DIFF = 2_000
 """Of a changed prompt, in characters."""
 _MOST = 6
 """Settings that are named; of the others how many there are."""
+_MOST_COMPARED = 50
+"""Recorded requests whose words are compared."""
+_LONGEST_COMPARED = 100_000
+"""Of their prompts, in characters."""
 
 
 def explain_miss(
@@ -31,11 +35,7 @@ def explain_miss(
         recorded: what the run recorded in that turn.
         run: the run's number, for the message.
     """
-    nearest = max(
-        recorded,
-        key=lambda one: _likeness(one.request, request),
-        default=None,
-    )
+    nearest = _nearest(request, recorded)
     # Without any call there is nothing to compare: the run was broken off, or asked nothing here.
     if nearest is None:
         return (
@@ -63,25 +63,39 @@ class _Likeness(NamedTuple):
     same_component: bool
     same_agent: bool
     same_attempt: bool
-    words_in_common: float
+
+
+def _nearest(request: ChatRequest, recorded: Iterable[Attempt]) -> Attempt | None:
+    """Return the recorded request that is most like another one; None if there is none."""
+    by_likeness: dict[_Likeness, list[Attempt]] = {}
+    for attempt in recorded:
+        likeness = _likeness(attempt.request, request)
+        by_likeness.setdefault(likeness, []).append(attempt)
+    if not by_likeness:
+        return None
+    words = _words_of(request)
+
+    def share_in_common(attempt: Attempt) -> float:
+        recorded_words = _words_of(attempt.request)
+        size = words.total() + recorded_words.total()
+        return (words & recorded_words).total() / max(size, 1)
+
+    # Some of them: a turn may have thousands, and prompts of megabytes.
+    likeliest = by_likeness[max(by_likeness)]
+    return max(likeliest[:_MOST_COMPARED], key=share_in_common)
+
+
+def _words_of(request: ChatRequest) -> Counter[str]:
+    return Counter(request.prompt[:_LONGEST_COMPARED].split())
 
 
 def _likeness(old: ChatRequest, new: ChatRequest) -> _Likeness:
     old_site = old.site or CallSite(component="")
     new_site = new.site or CallSite(component="")
-    words = difflib.SequenceMatcher(
-        None,
-        old.prompt.split(),
-        new.prompt.split(),
-        # Else frequent words, which are most of a prompt, would not count from 200 words on.
-        autojunk=False,
-    )
     return _Likeness(
         same_component=new_site.component == old_site.component,
         same_agent=new_site.agent == old_site.agent,
         same_attempt=old.attempt == new.attempt,
-        # The quick one: the exact ratio takes seconds for long prompts.
-        words_in_common=words.quick_ratio(),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -221,23 +222,30 @@ def repair(
     if is_there(new):
         raise TapeError(f"{target} is there already: name a new file")
     damaged = Tape(path, read_only=True)
-    try:
-        return _repaired(damaged, new)
-    except BaseException:
-        # Else a draft would stay, in which a whole line may name what is not there.
-        with suppress(OSError):
-            new.unlink()
-        raise
-
-
-def _repaired(damaged: Tape, new: Path) -> dict[int, tuple[int, int]]:
-    """Write a new tape of what is whole of another; see ``repair``."""
     index = damaged.journal.index
     runs = set(index.runs)
-    damaged.journal.rewrite(runs, new)
-    # A whole line may name something that was on a faulty line. Such a run is left out, and so are
-    # its forks.
-    draft = Tape(new, read_only=True)
+    draft = new.with_name(f".{secrets.token_hex(8)}.draft")
+    try:
+        damaged.journal.rewrite(runs, draft)
+        left_out = _runs_that_lack_something(Tape(draft, read_only=True))
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    damaged.journal.rewrite(runs - left_out, new)
+    kept_turns = Tape(new, read_only=True).journal.index.turns
+    last_turns = {}
+    for run, turns in index.turns.items():
+        # -1 for a run of which nothing is kept.
+        last_kept = max(kept_turns.get(run, (-1,)))
+        last_turns[run] = (max(turns), last_kept)
+    return last_turns
+
+
+def _runs_that_lack_something(draft: Tape) -> set[int]:
+    """Return the runs of a tape that name something which is not there, and their forks.
+
+    A whole line may name something that was on a faulty one, which is left out.
+    """
     left_out: set[int] = set()
     with suppress(TapeError):  # a line of a run that is among the findings
         for finding in _findings(draft):
@@ -248,11 +256,4 @@ def _repaired(damaged: Tape, new: Path) -> dict[int, tuple[int, int]]:
     for run, raw in zip(whole_runs, draft.journal.read(begun), strict=True):
         if read_line(raw).get("parent") in left_out:
             left_out.add(run)
-    damaged.journal.rewrite(runs - left_out, new)
-    kept_turns = Tape(new, read_only=True).journal.index.turns
-    last_turns = {}
-    for run, turns in index.turns.items():
-        # -1 for a run of which nothing is kept.
-        last_kept = max(kept_turns.get(run, (-1,)))
-        last_turns[run] = (max(turns), last_kept)
-    return last_turns
+    return left_out

@@ -194,6 +194,19 @@ def test_nothing_is_written_to_a_tape_that_is_damaged_before_its_end(small: Path
 # --- repair ------------------------------------------------------------------------------------
 
 
+def test_a_file_that_another_process_makes_while_runs_are_copied_is_not_replaced(
+    small: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmsim_lab.tape._verify.is_there", lambda _: False)
+    monkeypatch.setattr("llmsim_lab.tape._tape.is_there", lambda _: False)
+    path.write_bytes(b"another's")
+    for copy in (repair, lambda source, target: Tape(source, read_only=True).copy([1], target)):
+        with pytest.raises(TapeError, match="is there already: name a new file"):
+            copy(small, path)
+    assert path.read_bytes() == b"another's"
+    assert sorted(path.parent.glob(".*")) == []
+
+
 def test_repair_keeps_of_each_run_what_is_before_its_first_fault(small: Path, path: Path) -> None:
     lines = lines_of(small)
     place = next(n for n, raw in enumerate(lines) if b'"no":6' in raw)

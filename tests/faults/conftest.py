@@ -43,18 +43,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = [one for key in ("passed", "failed") for one in terminalreporter.getreports(key)]
-    tallies = [
-        tally
-        for report in reports
-        for name, tally in report.user_properties
-        if name == "faults" and report.when == "call"
-    ]
-    if tallies:
+    lines = []
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        # The properties stand in the reports of a test's set-up and end as well.
+        if report.when == "call":
+            for name, tally in report.user_properties:
+                if name == "faults":
+                    lines.append(row_of(tally))
+    if lines:
         terminalreporter.section(pytest_report_header(terminalreporter.config))
         terminalreporter.write_line(HEAD)
-        for tally in sorted(tallies, key=lambda tally: str(tally["of"])):
-            terminalreporter.write_line(row_of(tally))
+        for line in sorted(lines):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +69,8 @@ def attack(
     nursery: Nursery, request: pytest.FixtureRequest, record_property: pytest.RecordProperty
 ) -> Attack:
     """Runs a class of cases; fails with those that did not survive."""
-    return attack_of(nursery, plan_of(request.config), request.node.nodeid, record_property)
+    plan = plan_of(request.config)
+    return attack_of(nursery, plan, request.node.nodeid, record_property)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the other tests' limit is put on these

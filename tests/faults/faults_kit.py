@@ -40,7 +40,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -60,6 +60,7 @@ for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in _KITS})]:
 BYSTANDER = "somebody's file\n"
 
 Step = Callable[[Path], object | Awaitable[object]]
+RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True)
@@ -105,36 +106,78 @@ class Plan:
         return brief * SIZES[self.size]
 
     def chosen(
-        self, table: Mapping[str, Any], brief: int, full: int | None = None
-    ) -> list[tuple[str, Any]]:
+        self,
+        table: Mapping[str, RowT],
+        brief: int,
+        full: int | None = None,
+    ) -> list[tuple[str, RowT]]:
         """Return rows of a table, drawn by the seed: so many in CI and in three minutes, or all."""
         rows = list(table.items())
-        most = {"brief": brief, "full": full}.get(self.size)
-        return rows if most is None else self.source.sample(rows, min(most, len(rows)))
+        count: int | None = None
+        if self.size == "brief":
+            count = brief
+        elif self.size == "full":
+            count = full
+        if count is None:
+            return rows
+        return self.source.sample(rows, min(count, len(rows)))
+
+
+@dataclass(kw_only=True)
+class StepReport:
+    """What became of one step of a case.
+
+    Attributes:
+        step: its name.
+        message: how it ended: the LabError's words, or ``done``.
+        faults: what broke the rule, a sentence each.
+        cpu_s: seconds of the processor that it took.
+        block_s: the most seconds of the processor for which a callback kept the event loop.
+        mb: the process's memory at its peak.
+    """
+
+    step: str
+    message: str = ""
+    faults: list[str] = field(default_factory=list)
+    cpu_s: float = 0.0
+    block_s: float = 0.0
+    mb: float = 0.0
+
+
+MEASURES = ("cpu_s", "block_s", "mb")
 
 
 @dataclass
 class Tally:
-    """What became of a class of cases."""
+    """What became of a class of cases.
+
+    Attributes:
+        of: the class, as the table calls it.
+        tried: how many steps were taken.
+        faults: the steps that broke the rule, with how.
+        worst: the most that a step took of each of ``MEASURES``.
+        seconds: by the clock, for all.
+        cpu_s: of the processor, for all.
+    """
 
     of: str
     tried: int = 0
     faults: list[str] = field(default_factory=list)
-    worst: dict[str, tuple[float, str]] = field(default_factory=dict)
+    worst: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0.0))
     seconds: float = 0.0
     cpu_s: float = 0.0
 
-    def count(self, case: str, report: dict[str, Any]) -> None:
+    def count(self, case: str, report: StepReport) -> None:
+        """Count a step of a case."""
         self.tried += 1
-        # Half a character in a name cannot be sent from one process of pytest's to another.
-        name = _sendable(f"{case}: {report['step']}")
-        if report["fault"]:
-            self.faults.append(_sendable(f"{name}: {report['fault']}"))
-        for measure in ("cpu_s", "block_s", "mb"):
-            self.worst[measure] = max(self.worst.get(measure, (0.0, "")), (report[measure], name))
+        if report.faults:
+            self.faults.append(_sendable(f"{case}: {report.step}: {'; '.join(report.faults)}"))
+        for measure in MEASURES:
+            self.worst[measure] = max(self.worst[measure], getattr(report, measure))
 
 
 def _sendable(text: str) -> str:
+    # Half a character cannot be sent from one process of pytest's to another.
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -145,13 +188,26 @@ Attack = Callable[[str, Callable[[Plan], Iterator[Case]]], Tally]
 
 
 class Watch:
-    """Measures the steps of this process, and what they leave behind."""
+    """Measures the steps of this process, and what they leave behind.
 
-    def __init__(self, case: Case, say: Callable[[dict[str, Any]], None]) -> None:
+    Args:
+        case: whose steps it takes.
+        begins: is told the name of each step before it is taken.
+        ended: is told what became of it.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        begins: Callable[[str], None],
+        ended: Callable[[StepReport], None],
+    ) -> None:
         self.case = case
-        self.say = say
+        self.begins = begins
+        self.ended = ended
         self.blocked_s = 0.0
         self.unseen: list[str] = []
+        """Errors that no code can catch, as in ``__del__`` or in a thread."""
         run_handle = asyncio.Handle._run
 
         # Seconds of this thread's processor, so that a busy machine makes no difference.
@@ -170,6 +226,7 @@ class Watch:
         self.unseen.append(f"unseen {raised.exc_type.__name__}: {raised.exc_value}")
 
     def census(self) -> dict[str, list[str]]:
+        """Return the processes, threads and open files that there are."""
         gc.collect()
         me = psutil.Process()
         folder = Path("/proc/self/fd")
@@ -205,6 +262,7 @@ class Watch:
         return leftovers
 
     def play(self, folder: Path) -> None:
+        """Take all steps of the case in a folder."""
         from llmsim_lab._util.waiting import run_sync
 
         os.chdir(folder)
@@ -212,22 +270,21 @@ class Watch:
         before = self.census()
         last = list(self.case.steps)[-1]
         for name, step in self.case.steps.items():
-            self.say({"begins": name})
-            report = self.taken(step, folder)
+            self.begins(name)
+            report = self.take(name, step, folder)
             if name == last:
-                report["fault"] += "; ".join(self.left_behind(before))
+                report.faults += self.left_behind(before)
             mine = folder / "mine.txt"
             if not mine.is_file() or mine.read_bytes() != BYSTANDER.encode():
-                report["fault"] += "; mine.txt was changed"
-            self.say({"step": name, **report})
+                report.faults.append("mine.txt was changed")
+            self.ended(report)
 
-    def taken(self, step: Step, folder: Path) -> dict[str, Any]:
+    def take(self, name: str, step: Step, folder: Path) -> StepReport:
         """Take a step; return how it ended, and what it used."""
         from llmsim_lab.errors import LabError
 
         case = self.case
-        fault = ""
-        said = "done"
+        report = StepReport(step=name, message="done")
         self.blocked_s = 0.0
         self.unseen = []
         begun = time.process_time()
@@ -239,28 +296,32 @@ class Watch:
             if inspect.iscoroutine(result):
                 asyncio.run(result)
         except LabError as error:
-            said = f"{type(error).__name__}: {error}"
-            fault = "" if case.may_raise else said[:600]
+            report.message = f"{type(error).__name__}: {error}"[:600]
+            if not case.may_raise:
+                report.faults.append(report.message)
         except BaseException as error:  # noqa: BLE001 - each is a fault, and is told
-            frames = traceback.extract_tb(error.__traceback__)[-6:]
-            places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
-            notes = "\n".join(getattr(error, "__notes__", []))[-2_000:]
-            fault = f"{type(error).__name__}: {str(error)[:600]} ({' '.join(places)}) {notes}"
+            report.faults.append(_with_place(error))
         cpu_s = time.process_time() - begun
         memory_mb = _peak_mb()
         if cpu_s > case.cpu_s:
-            fault += f"; took {cpu_s:.1f} seconds of the processor, {case.cpu_s} allowed"
+            report.faults.append(f"took {cpu_s:.1f} seconds of the processor, {case.cpu_s} allowed")
         if memory_mb > case.memory_mb:
-            fault += f"; took {memory_mb:.0f} MB, {case.memory_mb} allowed"
+            report.faults.append(f"took {memory_mb:.0f} MB, {case.memory_mb} allowed")
         if self.blocked_s > case.block_s:
-            fault += f"; kept the event loop for {self.blocked_s:.2f} seconds"
-        return {
-            "said": said[:300],
-            "fault": fault + "".join(f"; {one}" for one in self.unseen),
-            "cpu_s": round(cpu_s, 2),
-            "block_s": round(self.blocked_s, 2),
-            "mb": round(memory_mb),
-        }
+            report.faults.append(f"kept the event loop for {self.blocked_s:.2f} seconds")
+        report.faults += self.unseen
+        report.cpu_s = round(cpu_s, 2)
+        report.block_s = round(self.blocked_s, 2)
+        report.mb = round(memory_mb)
+        return report
+
+
+def _with_place(error: BaseException) -> str:
+    """Return an error that is none of ours, with the lines that it came from."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    places = " ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+    notes = "\n".join(getattr(error, "__notes__", []))[-2_000:]
+    return f"{type(error).__name__}: {str(error)[:600]} ({places}) {notes}"
 
 
 def _peak_mb() -> float:
@@ -354,10 +415,11 @@ def _ended(child: int, give_up: Callable[[], bool]) -> str:
         time.sleep(0.002)
 
 
-def _watched(case: Case) -> Iterator[dict[str, Any]]:
+def _watched(case: Case) -> Iterator[StepReport]:
     """Play a case in a process of its own; yields what became of each step."""
     home = Path(tempfile.mkdtemp(prefix="faults-"))
-    folder, log = home / "here", home / "log"
+    folder = home / "here"
+    log = home / "log"
     folder.mkdir()
     (folder / "mine.txt").write_text(BYSTANDER)
     try:
@@ -366,30 +428,39 @@ def _watched(case: Case) -> Iterator[dict[str, Any]]:
             ending = _ended(_forked(lambda: prepare(folder), log), lambda: False)
             if ending:
                 raise RuntimeError(f"{case.name} was not prepared: {log.read_text()[-2000:]}")
+        # By way of files, since the process may end at any moment.
+        begun_path = home / "begun"
         report_path = home / "reports"
-        report_path.touch()
+        for path in (begun_path, report_path):
+            path.touch()
 
-        def say(report: dict[str, Any]) -> None:
+        def begins(step: str) -> None:
+            begun_path.write_text(json.dumps(step))
+
+        def ended(report: StepReport) -> None:
             with report_path.open("a") as file:
-                file.write(f"{json.dumps(report)}\n")
+                file.write(f"{json.dumps(asdict(report))}\n")
+            begun_path.write_text(json.dumps(f"after {report.step}"))
 
         def play() -> None:
             # Beyond this the machine would suffer; what is over memory_mb is ending either way.
             resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
-            Watch(case, say).play(folder)
+            Watch(case, begins, ended).play(folder)
 
-        begun = time.monotonic()
+        began = time.monotonic()
         child = _forked(play, log)
         limit_s = case.wall_s * len(case.steps)
-        ending = _ended(child, lambda: time.monotonic() - begun > limit_s)
-        reports = [json.loads(line) for line in report_path.read_text().splitlines()]
-        yield from (report for report in reports if "step" in report)
+        ending = _ended(child, lambda: time.monotonic() - began > limit_s)
+        for line in report_path.read_text().splitlines():
+            yield StepReport(**json.loads(line))
         if ending:
-            last = reports[-1] if reports else {}
-            step = last.get("begins") or f"after {last.get('step', 'nothing')}"
-            said = log.read_text(errors="replace").partition("Extension modules")[0][-1500:]
-            fault = f"the process {ending} after {time.monotonic() - begun:.0f} s; {said}"
-            yield {"step": step, "said": "", "fault": fault, "cpu_s": 0, "block_s": 0, "mb": 0}
+            # Faulthandler lists hundreds of modules below the stacks.
+            printed = log.read_text(errors="replace").partition("Extension modules")[0][-1500:]
+            seconds = time.monotonic() - began
+            yield StepReport(
+                step=json.loads(begun_path.read_text() or '"before any step"'),
+                faults=[f"the process {ending} after {seconds:.0f} s; {printed}"],
+            )
     finally:
         for path in [home, *home.rglob("*")]:
             # Else what a step made unreadable could not be removed.
@@ -406,7 +477,7 @@ def main(module: str, function: str, seed: str = "0", size: str = "brief", only:
     for case in cases(Plan(int(seed), size)):
         if only in case.name:
             for report in _watched(case):
-                print(json.dumps({"case": case.name, **report}), flush=True)  # noqa: T201
+                print(json.dumps({"case": case.name, **asdict(report)}), flush=True)  # noqa: T201
 
 
 def _import_much() -> None:
@@ -477,7 +548,8 @@ class Nursery:
                 ended = report["ended"]
                 tally.cpu_s = report["cpu_s"]
                 break
-            tally.count(report["case"], report)
+            case = report.pop("case")
+            tally.count(case, StepReport(**report))
         tally.seconds = round(time.monotonic() - begun, 1)
         if ended:
             tally.faults.append(f"the cases' own program ended with {ended}")
@@ -491,13 +563,13 @@ class Nursery:
 
 
 def row_of(tally: dict[str, Any]) -> str:
-    """Return a class's line of the table."""
-    worst = [f"{tally['worst'].get(one, (0, ''))[0]:7.2f}" for one in ("cpu_s", "block_s")]
-    memory = f"{tally['worst'].get('mb', (0, ''))[0]:6.0f}"
+    """Return the line of the table for a tally, which is as ``asdict`` gives it."""
+    worst = tally["worst"]
     survived = tally["tried"] - len(tally["faults"])
     return (
         f"{tally['of']:32} {tally['tried']:7} {survived:8} "
-        f"{' '.join(worst)} {memory} {tally['cpu_s']:8.1f} {tally['seconds']:8.1f}"
+        f"{worst['cpu_s']:7.2f} {worst['block_s']:7.2f} {worst['mb']:6.0f} "
+        f"{tally['cpu_s']:8.1f} {tally['seconds']:8.1f}"
     )
 
 

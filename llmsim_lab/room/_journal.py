@@ -16,6 +16,7 @@ from stat import S_ISREG
 from typing import Literal
 
 from llmsim_lab._util.jsontext import JSONObject
+from llmsim_lab._util.text import whole
 from llmsim_lab.errors import ConfigError
 
 JournalPart = Literal["", ".names", ".closing"]
@@ -112,8 +113,9 @@ class RoomJournal:
             if not text.startswith("{"):
                 continue
             try:
-                line = json.loads(text)
-            except (ValueError, RecursionError):  # a crash cut the line off
+                line = whole(json.loads(text))
+            # A crash cut the line off, or it is nested as no line of a room is.
+            except (ValueError, RecursionError):
                 continue
             if isinstance(line, dict):
                 yield line

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.text import brief, closest, whole_text
 from llmsim_lab.errors import ConfigError
@@ -27,6 +28,7 @@ _FRONTS = (
 _IMPORT = re.compile(r'^import\b[^;]*?from "(?:[^"]*/)?(\w+)\.js";\n', re.MULTILINE)
 # Joined modules are one script, which has no imports and exports.
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+_MOST_BYTES = 2**22
 _FORM = re.compile(r"_(zero|one|two|few|many)$")
 """The end of a sentence's name for the plural forms of ``Intl.PluralRules``."""
 _SHELL = """<!DOCTYPE html>
@@ -184,6 +186,27 @@ def _front_path(name: str) -> Path:
 # --- the interface's sentences -------------------------------------------------------------------
 
 
+def read_text(argument: str, path: str | Path) -> str:
+    """Return what a file says that somebody wrote for a room.
+
+    Raises:
+        ConfigError: it cannot be read, or is far longer than anybody writes.
+    """
+    try:
+        with as_path(argument, path).open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(
+                f"{argument}={brief(str(path))} has more than {_MOST_BYTES >> 20} MB; name a text "
+                "file"
+            )
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{argument}={brief(str(path))} cannot be read: {error}; name a text file"
+        ) from error
+
+
 def read_words(given: str | Path | Words | None) -> Words:
     """Return the interface's sentences, with given ones in place of the English ones.
 
@@ -197,7 +220,7 @@ def read_words(given: str | Path | Words | None) -> Words:
     words: dict[str, str] = json.loads(text)
     if given is None:
         return words
-    sentences = given if isinstance(given, Mapping) else _words_of_file(Path(given))
+    sentences = given if isinstance(given, Mapping) else _words_of_file(given)
     for name, sentence in sentences.items():
         plain = _FORM.sub("", name)
         # A language may have more plural forms than English: joined_few belongs to joined.
@@ -212,10 +235,11 @@ def read_words(given: str | Path | Words | None) -> Words:
     return {**words, **{name: whole_text(sentence) for name, sentence in sentences.items()}}
 
 
-def _words_of_file(path: Path) -> Words:
+def _words_of_file(path: str | Path) -> Words:
+    text = read_text("words", path)
     try:
-        sentences = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        sentences = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"words={str(path)!r} cannot be read as JSON: {error}") from error
     if not isinstance(sentences, dict):
         raise ConfigError(f'words={str(path)!r} is not an object; write {{"join": "Mitmachen"}}')

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from llmsim_lab._util.jsontext import JSONObject
@@ -35,6 +36,10 @@ from llmsim_lab.run.turn import Turn
 
 _KEY = re.compile(r"[\w-]{4,80}", re.ASCII)
 """A room's keys, as they stand in cookies' names and in links."""
+_GUEST = re.compile(r"p\d{3,6}", re.ASCII)
+_RUN = re.compile(r"\d{1,9}", re.ASCII)
+_MOST_CLOSING = 200
+"""Columns of answers to the closing questions."""
 PARTICIPANT = "participant"
 """The field of a reply that holds the participant's id."""
 _MOST_GUESTS = 500
@@ -224,12 +229,15 @@ class RoomSeats:
             if guest is not None:
                 guest.name = str(line.get("name", ""))
                 guest.label = str(line.get("label", ""))
+        columns: dict[str, None] = {}
         for line in self._journal.lines(".closing"):
             guest_id = str(line.get("guest"))
             guest = self._guests.get(guest_id)
             answers = line.get("answers")
             if guest is not None and isinstance(answers, dict):
-                guest.closing = answers
+                # All answer the same questions; a column for each guest would make a huge table.
+                columns |= dict.fromkeys(islice(answers, _MOST_CLOSING - len(columns)))
+                guest.closing = {name: answers[name] for name in answers if name in columns}
         if is_new:
             self._journal.write({"room": {**self.keys.__dict__}})
 
@@ -240,7 +248,9 @@ class RoomSeats:
                     self.keys = RoomKeys(room, code, secret)
             case {"port": int(port)} if 0 <= port < 2**16:
                 self.port = port
-            case {"guest": str(name), "token": str(digest), "trial": int(trial)}:
+            case {"guest": str(name), "token": str(digest), "trial": int(trial)} if (
+                _GUEST.fullmatch(name)
+            ):
                 # A person who joined with two devices has two such lines.
                 newcomer = Guest(name, name, trial=trial)
                 guest = self._guests.setdefault(name, newcomer)
@@ -262,7 +272,8 @@ class RoomSeats:
                 self.last_turn = None
                 if isinstance(last_turn, int):
                     self.last_turn = last_turn
-                self._key = str(line.get("key", ""))
+                key = str(line.get("key", ""))
+                self._key = key if _RUN.fullmatch(key) else ""
 
     def _seat(self, guest: Guest, place: RoomPlace) -> None:
         guest.place = place

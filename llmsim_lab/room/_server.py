@@ -36,8 +36,8 @@ from llmsim_lab.room._streams import RoomStream, Viewer, clock
 logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 16_384
-_MOST_CONNECTIONS = 1_000
-"""Enough for two hundred people with three tabs each, and for visitors who do not join."""
+_MOST_CONNECTIONS = 2_000
+"""Enough for five hundred people with three tabs each, and for visitors who do not join."""
 _MOST_AT_ONCE = 256
 """Connections that are accepted in one go, before any of them can be closed again."""
 _HEADERS_S = 10.0

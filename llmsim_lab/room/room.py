@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import socket
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import quote, urlsplit
 
+from llmsim_lab._util.checks import whole_number
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
@@ -18,7 +20,7 @@ from llmsim_lab._util.text import brief, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room._asking import closing_questions
 from llmsim_lab.room._faults import RoomError
-from llmsim_lab.room._pages import Words, read_words, room_page
+from llmsim_lab.room._pages import Words, read_text, read_words, room_page
 from llmsim_lab.room._seats import Phase, RoomSeats
 from llmsim_lab.room._sources import RunSource, Source, StudySource
 from llmsim_lab.run import Run
@@ -36,6 +38,8 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")
 _HERE = "127.0.0.1"
 _MOST_TRIALS = 24
 _USUAL_PORT = 80
+_MOST_PORT = 65_535
+_URL = re.compile(r"https?://([\w.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?/*", re.ASCII | re.IGNORECASE)
 
 Fill = Literal["random", "rule", "model"]
 
@@ -106,10 +110,14 @@ class Room:
         if closing is not None:
             self._closing = closing_questions(closing)
         self._welcome = _text_or_file(welcome)
+        if beside is not None and not isinstance(beside, Run):
+            raise ConfigError(
+                f"beside={brief(beside)} is not a run; give one, as load() returns it"
+            )
         self._beside = beside
         self._url = _checked_url(url)
-        self._host = host
-        self._port = port
+        self._host = _checked_host(host)
+        self._port = whole_number("port", port, least=0, most=_MOST_PORT)
         self._trials = 0
         self._seats = RoomSeats(
             self._source,
@@ -140,9 +148,14 @@ class Room:
             ConfigError: the port is taken, or the extra ``room`` is not installed.
         """
         if self._server is None:
-            self._host = host or self._host
+            self._host = _checked_host(host or self._host)
             # After a restart, the port that people's pages know.
-            wanted_port = port or self._port or self._seats.port
+            wanted_port = whole_number(
+                "port",
+                port or self._port or self._seats.port,
+                least=0,
+                most=_MOST_PORT,
+            )
             self._server = self._begin(wanted_port)
         return self
 
@@ -549,15 +562,9 @@ def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
     if labels is None:
         return None
     if isinstance(labels, str | Path):
-        try:
-            labels = Path(labels).read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"labels={str(labels)!r} cannot be read: {error}; give a text file with one label "
-                "a line"
-            ) from error
+        labels = read_text("labels", labels).splitlines()
     # A link holds UTF-8, which has no half characters.
-    stripped = [whole_text(label).strip() for label in labels]
+    stripped = [whole_text(str(label)).strip() for label in labels]
     # A list may end in empty lines.
     names = [label for label in stripped if label]
     for label, count in Counter(names).items():
@@ -568,32 +575,40 @@ def _as_labels(labels: str | Path | Sequence[str] | None) -> list[str] | None:
 
 def _text_or_file(text: str | Path) -> str:
     """Return a text, or what the file of that name says."""
-    if isinstance(text, str):
+    if not isinstance(text, Path):
+        text = str(text)
         # A welcome of several lines is a text, whatever its last word looks like.
         is_one_line = "\n" not in text
         is_file_name = is_one_line and text.endswith((".md", ".txt"))
         if not is_file_name:
             return text
-    try:
-        return Path(text).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"welcome={str(text)!r} cannot be read: {error}") from error
+    return read_text("welcome", text)
 
 
 def _checked_url(url: str) -> str:
     if not url:
         return ""
-    parts = urlsplit(url)
-    is_http = parts.scheme in ("http", "https")
-    is_of_host = is_http and bool(parts.netloc)
-    # Cookies and addresses of the pages begin at the root.
-    has_path = bool(parts.path.strip("/"))
-    if has_path or not is_of_host:
+    # Without a path: cookies and addresses of the pages begin at the root.
+    if not (isinstance(url, str) and _URL.fullmatch(url)):
         raise ConfigError(
-            f"url={url!r} is not an address of a room; write it without a path: "
+            f"url={brief(url)} is not an address of a room; write it without a path: "
             "url='https://class.example.org'"
         )
     return url.rstrip("/")
+
+
+def _checked_host(host: object) -> str:
+    """Return an address to listen on; whether it is this machine's is seen when it is listened on.
+
+    Raises:
+        ConfigError: no host has such a name.
+    """
+    if isinstance(host, str) and re.fullmatch(r"[\w.:%-]{1,253}", host):
+        return host
+    raise ConfigError(
+        f"host={brief(host)} is not an address to listen on; write 127.0.0.1 for this machine "
+        "alone, or 0.0.0.0 for its network"
+    )
 
 
 def _address(host: str, port: int) -> str:

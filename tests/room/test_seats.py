@@ -281,6 +281,7 @@ def test_what_was_kept_is_there_again_and_lines_that_make_no_sense_cost_nothing(
         file.write(b'"a text"\n{"port": \xff}\n{"port": -1}\n{"port": 1%b}\n' % (b"0" * 5_000))
         file.write(b'{"room": {"room": "a\\r\\n", "code": "", "secret": ""}}\n')
         file.write(b'{"guest": "p001", "group": -1, "seat": "Ann"}\n')
+        file.write(b'{"guest": "\\ud800", "token": "x", "trial": 0}\n')
         file.write(b'{"deep": %b\n{"cut off": ' % (b"[" * 50_000))
     source = Plans()
     again = room(source, tmp_path)
@@ -305,6 +306,14 @@ def test_what_was_kept_is_there_again_and_lines_that_make_no_sense_cost_nothing(
         ConfigError, match=r"people sit in group \d of a room, and there are 2 grou"
     ):
         room(Plans(2), tmp_path / "new")
+
+
+def test_closing_answers_in_a_file_have_no_more_columns_than_a_form(tmp_path: Path) -> None:
+    seats = room(folder=tmp_path)
+    for guest in joined(seats, 3):
+        seats.keep_closing(guest, {f"{guest.id} {number}": 1 for number in range(150)})
+    closings = [guest.closing or {} for guest in room(folder=tmp_path).guests]
+    assert [len(answers) for answers in closings] == [150, 50, 0]
 
 
 def test_nothing_is_written_through_what_stands_in_the_place_of_a_rooms_file(

@@ -5,6 +5,7 @@ A run may be a simulation, one on a tape, or a frame as ``to_frame()`` returns i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from llmsim_lab._util.tables import columns_of
-from llmsim_lab._util.text import listed
+from llmsim_lab._util.text import listed, log_event
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import charts_of, lines_of_chart, name_and_unit
@@ -26,6 +27,8 @@ from llmsim_lab.tape import RunInfo, Tape
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 MOST_PANELS = 4
 _MOST_RUNS = 300
@@ -138,11 +141,14 @@ def runs_in(
                 tape = Tape(tape, read_only=True)  # read only, since a chart writes nothing
             infos = tape.runs()
             if len(infos) > _MOST_RUNS:
-                raise ConfigError(
-                    f"{tape.path} has {len(infos):,} runs, and a chart draws at most {_MOST_RUNS}: "
-                    "pass some of them, as load(tape, 1)"
+                log_event(
+                    logger,
+                    logging.WARNING,
+                    "CHART_NARROWED",
+                    tape=tape.path,
+                    words=f"{tape.path}: the first {_MOST_RUNS} of {len(infos):,} runs are drawn",
                 )
-            for info in infos:
+            for info in infos[:_MOST_RUNS]:
                 yield "", read(tape, info)
         elif isinstance(source, Run | pd.DataFrame):
             yield "", source
@@ -226,10 +232,8 @@ def charted(
     Raises:
         ConfigError: no run has such a column, or there are no numbers to draw.
     """
-    known = {chart.column: None for line in lines for chart in line.charts}
-    if not known:
-        raise ConfigError("the runs have no column of numbers to chart besides 'turn'")
     if columns:
+        known = [chart.column for line in lines for chart in line.charts]
         return [_named_chart(lines, name, known) for name in columns]
     charts: dict[str, Series] = {}
     for line in lines:
@@ -278,6 +282,8 @@ def _named_chart(
     if any(name in line.columns for line in lines):
         raise ConfigError(
             f"the column {name!r} has no numbers to chart; those that have some are "
-            f"{listed(names, _MOST_NAMES)}"
+            f"{listed(names, _MOST_NAMES) or 'none'}"
         )
-    raise ConfigError(f"no run has the column {name!r}; there are {listed(names, _MOST_NAMES)}")
+    raise ConfigError(
+        f"no run has the column {name!r}; there are {listed(names, _MOST_NAMES) or 'none'}"
+    )

@@ -34,11 +34,11 @@ _MOST_WORDED = 8
 # The most runs in the legend, and players in a network, that are named.
 _MOST_NAMED = 20
 _MOST_COLOURED = 6
-_MOST_KEYS = 600
-"""Lines of a dict that are drawn, each of which takes a millisecond."""
-_MOST_MARKED = 100
-"""Turns whose interventions are drawn or told."""
 """The most lines of a dict that have colours; of more, only the highest and the lowest have."""
+_MOST_KEYS = 600
+"""The most lines of a dict that are drawn, each of which takes a millisecond."""
+_MOST_MARKED = 100
+"""The most turns that are marked, or told, as those of an intervention."""
 _NAME_HEIGHT = 11
 """The height of the name at the end of a line, in points."""
 # The beginning of an intervention's words. Its place on the axis says the same.
@@ -327,7 +327,7 @@ def _draw_dict(
         # As many of each run as there is room for; the mean is of all.
         drawn = keys[: max(1, _MOST_KEYS // len(lines))]
         if len(keys) > len(drawn):
-            _name_left_out(axes, len(keys))
+            _note(axes, f"some of {len(keys):,} lines")
         for key in drawn:
             axes.plot(
                 key.points.turns,
@@ -350,12 +350,12 @@ def _draw_dict(
     _set_axis(axes, chart, picture, values)
 
 
-def _name_left_out(axes: Axes, count: int) -> None:
-    """Write into a chart that not all of its lines are drawn."""
+def _note(axes: Axes, words: str) -> None:
+    """Write into a chart what it leaves out."""
     axes.text(
         0.01,
         0.02,
-        f"some of {count:,} lines",
+        words,
         transform=axes.transAxes,
         fontsize="x-small",
         color=_GREY,
@@ -377,7 +377,7 @@ def _draw_keys(
         coloured = [by_end[-1], by_end[0]]
     if len(keys) > _MOST_KEYS:
         drawn = [*keys[:_MOST_KEYS], *coloured]
-        _name_left_out(axes, len(keys))
+        _note(axes, f"some of {len(keys):,} lines")
     colours: dict[str, str] = {}
     for key, colour in zip(coloured, SERIES_COLOURS, strict=False):
         colours[key.name] = colour
@@ -550,6 +550,7 @@ def _mark_interventions(
     """Draw a line at each intervention, and write its words into the large panel."""
     interventions = _interventions(lines)
     if len(interventions) > _MOST_MARKED:  # they would cover the lines
+        _note(panels[0], f"interventions in {len(interventions):,} turns, not marked")
         return
     for axes in panels:
         for turn in interventions:

@@ -101,8 +101,8 @@ class LiveWindow:
     # A class attribute, since a host may be closed even if __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[None] | None = None
-    _latest: tuple[tuple[Path, int], Any] | None = None
-    """The run that was read last, and where."""
+    _latest: tuple[tuple[object, int, int], Any] | None = None
+    """Where the run that was read last is, and that run."""
 
     def __init__(
         self,
@@ -190,7 +190,8 @@ class LiveWindow:
 
     def _read_run(self, tape: Tape, info: RunInfo) -> Any:
         """Return a run of a tape. The latest one is kept and not read again: it may be large."""
-        place = (tape.path, info.id)
+        # Of this file: at its path another one may be recorded, or it may be written anew.
+        place = (tape.journal, tape.journal.generation, info.id)
         if self._latest is not None:
             latest_place, run = self._latest
             if latest_place == place and run.turns[-1].number == info.turns:

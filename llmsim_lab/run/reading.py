@@ -54,9 +54,13 @@ SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 _LARGE = ("think", "schema", "tools", "top_logprobs")
 """The settings that are one and the same object in all requests of a question."""
 _TWO_UNITS = re.compile("[\U00010000-\U0010ffff]")
-_LEFT_OUT = (
-    f"Some columns are left out here: its turns name more than {MOST_COLUMNS:,}, or nearly all of "
-    "them are empty; to_frame() or the tape's frame_rows() has all."
+_TOO_EMPTY = (
+    "Some columns are left out here, since nearly all of them are empty in each turn; the tape's "
+    "frame_rows() has all."
+)
+_TOO_WIDE = (
+    f"The columns after the first {MOST_COLUMNS:,} are left out here; the tape's frame_rows() has "
+    "all."
 )
 
 
@@ -203,8 +207,8 @@ class Reading:
         """The defaults of parameters as JSON, by the class of the configuration."""
         self._values: dict[int, int] = {}
         """How many values each run's turns have in all."""
-        self._narrowed: set[int] = set()
-        """Runs with more columns than are shown."""
+        self._narrowed: dict[int, str] = {}
+        """Of runs with more columns than are shown, why."""
         self._shown_manifests: set[int] = set()
         # Thousands of runs may share parts of megabytes, which took gigabytes when each was written
         # out.
@@ -352,7 +356,7 @@ class Reading:
         if not plays:
             notes.append(source.note)
         if info.id in self._narrowed:
-            notes.append(_LEFT_OUT)
+            notes.append(self._narrowed[info.id])
         charted = self._charted[info.id]
         notes += filter(None, [charted.missing(), charted.left_out()])
         without_effect = self._without_effect(info, source)
@@ -547,13 +551,15 @@ class Reading:
         turns = range(len(self._seen[run]))
         width = len(columns) + len(new_names)
         room = MOST_COLUMNS - len(columns)
+        reason = _TOO_WIDE
         if not is_reasonable(turns, width, values=self._values[run]):
             room = 0
+            reason = _TOO_EMPTY
         if len(new_names) > room:
             new_names = new_names[:room]
             if run not in self._narrowed:
-                self._narrowed.add(run)
-                shown["notes"] = [*shown["notes"], _LEFT_OUT]
+                self._narrowed[run] = reason
+                shown["notes"] = [*shown["notes"], reason]
                 self._append_run(run, notes=shown["notes"])
         if new_names or has_new_charts:
             shown["columns"] += new_names

@@ -889,7 +889,9 @@ def title_of(
     """Return the title above a tape's runs: the file's name, and how many runs are not shown."""
     if len(shown) == len(infos):
         return tape.path.name
-    return f"{tape.path.name}: {len(shown):,} of {len(infos):,} runs; run=N shows another one"
+    return (
+        f"{tape.path.name}: {len(shown):,} of {len(infos):,} runs (run=, or --run, shows another)"
+    )
 
 
 def read_into(

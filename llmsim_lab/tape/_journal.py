@@ -657,45 +657,33 @@ class Journal:
         Raises:
             TapeError: one is too long.
         """
+        generation = self.generation
         start = 0
         number = 0
-
-        def next_lines(file: BinaryIO) -> Iterator[bytes]:
-            nonlocal start, number
-            file.seek(start)
-            for raw in self._lines_from(file, number):
-                start += len(raw)
-                number += 1
-                yield raw
-
-        yield from enumerate(self._by_pieces(next_lines), 1)
-
-    def _by_pieces(self, read: Callable[[BinaryIO], Iterator[bytes]]) -> Iterator[bytes]:
-        """Yield lines that are read some at a time; the file is open only meanwhile.
-
-        An error of who uses a line keeps this generator, and so would keep the file open.
-
-        Args:
-            read: yields lines from where it stopped before.
-
-        Raises:
-            TapeError: the file is another one by now.
-        """
-        generation = self.generation
         while True:
             piece: list[bytes] = []
-            size = 0
-            with self._reading() as file:
-                if self.generation != generation:  # it was written anew: lines are elsewhere
-                    raise self._is_another()
-                for raw in read(file):
+            # Open only while it is read: an error of who uses a line keeps this generator.
+            with self._reading_of(generation) as file:
+                file.seek(start)
+                end = start + _PIECE
+                for raw in self._lines_from(file, number):
                     piece.append(raw)
-                    size += len(raw)
-                    if size >= _PIECE:
+                    start += len(raw)
+                    if start >= end:
                         break
             if not piece:
                 return
-            yield from piece
+            for raw in piece:
+                number += 1
+                yield number, raw
+
+    @contextmanager
+    def _reading_of(self, generation: int) -> Iterator[BinaryIO]:
+        """Open the file, as ``_reading`` does, unless lines are elsewhere by now."""
+        with self._reading() as file:
+            if self.generation != generation:
+                raise self._is_another()
+            yield file
 
     def rest(self) -> int:
         """Return how many bytes follow the last whole line."""
@@ -799,19 +787,22 @@ class Journal:
         Raises:
             TapeError: the file is another one by now.
         """
-        if not places:
-            return
-        left = iter(places)
-
-        def next_lines(file: BinaryIO) -> Iterator[bytes]:
-            for start, size in left:
-                file.seek(start)
-                raw = file.read(size)
-                if len(raw) < size or not raw.endswith(b"\n"):
-                    raise self._is_another()
-                yield raw
-
-        yield from self._by_pieces(next_lines)
+        generation = self.generation
+        place = 0
+        while place < len(places):
+            piece: list[bytes] = []
+            room = _PIECE
+            with self._reading_of(generation) as file:
+                while place < len(places) and room > 0:
+                    start, size = places[place]
+                    file.seek(start)
+                    raw = file.read(size)
+                    if len(raw) < size or not raw.endswith(b"\n"):
+                        raise self._is_another()
+                    piece.append(raw)
+                    place += 1
+                    room -= size
+            yield from piece
 
     def text(
         self,

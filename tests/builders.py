@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import runpy
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
@@ -174,6 +176,16 @@ def eight_lines(connected: str) -> str:
     code = section.partition("```python\n")[2].partition("```")[0]
     assert 'connect("auto")' in code
     return code.replace('connect("auto")', connected)
+
+
+def loaded(path: Path) -> ModuleType:
+    """Return a script that is on no path, as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def benchmark(name: str) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import math
 from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
+from builders import loaded
 
 from llmsim_lab import data_path
 from llmsim_lab.economy import RudebuschSvensson, initial_state, load_us_macro
@@ -19,12 +19,7 @@ from llmsim_lab.errors import ConfigError, DataError
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_us_macro", data_path("make_us_macro.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(data_path("make_us_macro.py"))
 
 
 @pytest.fixture(scope="module")

@@ -77,6 +77,11 @@ def test_every_recorded_world_is_shown_with_all_its_runs(name: str) -> None:
     lab.close()
 
 
+async def form_opened(browser: Browser, *, turn: int) -> None:
+    browser.send("form", run=1, turn=turn)
+    await eventually(lambda: any("form" in it for it in browser.heard))
+
+
 @pytest.mark.parametrize("name", TEMPLATES)
 async def test_a_world_of_ones_own_is_played_and_forked(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -303,8 +308,7 @@ async def test_a_fault_of_our_own_is_shown_and_goes_to_the_kernels_log(
 async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> None:
     lab, browser = opened(game())
     await lab.play(3)
-    browser.send("form", run=1, turn=2)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await form_opened(browser, turn=2)
     coins = browser.field("set", "coins.Ann")
     assert coins["value"] == float(f"{lab.runs[1].turns[2].state.coins['Ann']:.6g}")
     assert coins["label"] == "Coins · Ann"
@@ -340,8 +344,7 @@ class Counting(Run[Tally]):
 async def test_a_form_offers_no_number_that_follows_from_others_and_a_text_has_the_ties() -> None:
     lab, browser = opened(Counting())
     await lab.play(2)
-    browser.send("form", run=1, turn=1)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await form_opened(browser, turn=1)
     fields = browser.latest("form")["parts"][0]["fields"]
     places = [field["place"] for field in fields if field["place"][0] == "set"]
     assert places == [["set", "left.Ann"], ["set", "left.Bob"], ["set", "left.Cy"]]
@@ -351,8 +354,7 @@ async def test_a_form_offers_no_number_that_follows_from_others_and_a_text_has_t
 async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
     lab, browser = opened(make_simulation(names=("Aland",)))
     await lab.play(1)
-    browser.send("form", run=1, turn=1)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await form_opened(browser, turn=1)
     name = next(iter(lab.runs[1].prompts.values())).name
     text = browser.field("prompt", name)["value"]
     browser.send("fork", run=1, turn=1, changes={"prompt": {name: f"{text}\nBe brief."}})
@@ -373,8 +375,7 @@ async def test_a_form_checks_a_large_state_once_and_shows_a_hundred_of_its_numbe
     counted = lambda state, **changes: checks.append(changes) or replace(state, **changes)  # noqa: E731
     monkeypatch.setattr(Pot, "replace", counted)
     browser = Browser(lab)
-    browser.send("form", run=1, turn=0)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await form_opened(browser, turn=0)
     assert len(checks) == 1
     part = browser.latest("form")["parts"][0]
     places = [field["place"][0] for field in part["fields"]]
@@ -446,8 +447,7 @@ async def test_a_forms_help_is_what_the_class_says_with_limits_and_its_labels_ha
         loud: bool = False
 
     _, browser = opened(Late(players="random"))
-    browser.send("form", run=1, turn=0)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await form_opened(browser, turn=0)
     parts = browser.latest("form")["parts"]
     told = {field["label"]: field["help"] for part in parts for field in part["fields"]}
     # Not "below 18446744073709551616".
@@ -470,9 +470,6 @@ async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
     assert amount["help"] == "coins for the pot; a whole number from 0 to 20"
     browser.send("answer", id=asked["id"], values={"amount": "99"})
     fault = "is 99; it must be a whole number from 0 to 20"
-    assert browser.latest("ask")["faults"] == {"amount": fault}
-    browser.send("answer", id=asked["id"], values={"amount": "1.000"})
-    fault = "is '1.000', which may be 1000 or 1; write 1000 or 1"
     assert browser.latest("ask")["faults"] == {"amount": fault}
     browser.send("answer", id=asked["id"], values={"amount": "4"})
     await eventually(lambda: not browser.latest("live")["busy"])

@@ -40,6 +40,15 @@ def model() -> LLMClient:
     return LLMClient(LLMConfig(model="script"), ScriptedBackend(reply))
 
 
+async def left_by_ann(run: Any) -> None:
+    """Play a turn, in which Ann leaves when she is asked."""
+    [ann] = people_of(run)
+    task = asyncio.create_task(run.step())
+    ann.give_up(await ann.asked(), "Ann has left")
+    await task
+    run.close()
+
+
 @pytest.mark.parametrize(
     ("stand_in", "name"), [("random", "random"), ("rule", "rule"), ("model", "script")]
 )
@@ -48,11 +57,7 @@ async def test_who_has_left_is_filled_in_and_the_frame_says_by_whom(
 ) -> None:
     players = {"Ann": f"person, else {stand_in}", "*": "random"}
     run = WithRule(players=players, llm_client=model(), tape=path)
-    [ann] = people_of(run)
-    task = asyncio.create_task(run.step())
-    ann.give_up(await ann.asked(), "Ann has left")
-    await task
-    run.close()
+    await left_by_ann(run)
     rows = run.decisions().set_index("player")
     assert (rows.status["Ann"], rows.model["Ann"]) == ("fallback", name)
     assert rows.reasoning["Ann"] == f"{name} answers for Ann: Ann has left"
@@ -71,11 +76,7 @@ async def test_where_the_model_that_fills_in_fails_too_chance_does(path: Path) -
     run = PublicGoods(
         players={"Ann": "person, else model", "*": "random"}, llm_client=down, tape=path
     )
-    [ann] = people_of(run)
-    task = asyncio.create_task(run.step())
-    ann.give_up(await ann.asked(), "Ann has left")
-    await task
-    run.close()
+    await left_by_ann(run)
     row = run.decisions().set_index("player").loc["Ann"]
     assert (row.status, row.model) == ("fallback", "random")
     assert row.reasoning.startswith("random answers for Ann: Ann has left; script failed: ")

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Literal
 
 import pytest
+from builders import loaded
 from pydantic import Field
 
 REPO = Path(__file__).resolve().parents[2]
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, REPO / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(REPO / "scripts" / f"{name}.py")
 
 
 @pytest.fixture(scope="module")

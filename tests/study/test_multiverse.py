@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from llmsim_lab import Ask, Run, State
@@ -24,6 +26,11 @@ class Asked(Run[Score]):
         size = {"a": -2.0, "b": -1.0, "c": 1.0}[self.wording] * self.poor
         luck = ask.rng_for("luck").gauss(0, 1) + 0.1 * ask.rng_for(f"own {self.poor}").gauss(0, 1)
         return Score(score=size + luck)
+
+
+def finding_of(world: Any, vary: Any, *, seeds: int = 4) -> Any:
+    study = Study(world, vary, seeds=seeds, turns=1, outcome="score@last", players="random")
+    return multiverse(study.run(progress=False), "poor")
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +59,10 @@ def test_a_finding_has_an_effect_in_each_specification_and_a_share_in_which_it_h
 
 def test_a_finding_that_is_turned_round_holds_as_often_and_one_seed_has_no_joint_test() -> None:
     vary = {"poor": {"yes": True, "no": False}, "wording": list("abc")}
-    study = Study(Asked, vary, seeds=4, turns=1, outcome="score@last", players="random")
-    found = multiverse(study.run(progress=False), "poor")
+    found = finding_of(Asked, vary)
     assert found.frame["estimate"].tolist() == pytest.approx([-1, 1, 2], abs=0.3)
     assert (found.same_sign, found.holds) == pytest.approx((2 / 3, 2 / 3))
-    single = Study(Asked, vary, seeds=1, turns=1, outcome="score@last", players="random")
-    assert str(multiverse(single.run(progress=False), "poor")) == (
+    assert str(finding_of(Asked, vary, seeds=1)) == (
         "no \N{MINUS SIGN} yes, score@last: holds in 0% of 3 specifications, has the same sign in "
         "67%; no joint test, which takes pairs of runs"
     )
@@ -79,8 +84,7 @@ class Probable(Asked):
 
 def test_factors_called_p_and_n_stand_beside_the_p_value_and_the_number_of_runs() -> None:
     vary = {"poor": {"no": False, "yes": True}, "p": [1.0, 2.0], "n": [3, 4]}
-    study = Study(Probable, vary, seeds=4, turns=1, outcome="score@last", players="random")
-    found = multiverse(study.run(progress=False), "poor")
+    found = finding_of(Probable, vary)
     assert found.choices == ["factor p", "factor n"]
     assert set(found.frame["factor p"]) == {"1", "2"}
     assert set(found.frame["n"]) == {4}

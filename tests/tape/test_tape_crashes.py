@@ -192,12 +192,16 @@ def test_an_exception_in_an_agent_costs_no_answer_twice(
     assert verify(simulation.tape) == []
 
 
+def two_turns(path: Path) -> Simulation:
+    client = hash_client(HashBackend(faulty=True))
+    return played(Simulation(steady_config(), llm_client=client, tape=path), 2)
+
+
 @pytest.mark.parametrize("is_written", [False, True])
 def test_an_intervention_that_ctrl_c_met_is_neither_in_the_run_nor_on_its_tape(
     path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
-    client = hash_client(HashBackend(faulty=True))
-    simulation = played(Simulation(steady_config(), llm_client=client, tape=path), 2)
+    simulation = two_turns(path)
     whole = LiveRecorder.replace_turn
 
     def interrupted(*turn: Any) -> None:
@@ -234,8 +238,7 @@ def fills_up(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
 def test_a_full_disk_stops_the_run_with_a_way_out_and_costs_only_what_was_in_flight(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = hash_client(HashBackend(faulty=True))
-    simulation = played(Simulation(steady_config(), llm_client=client, tape=path), 2)
+    simulation = two_turns(path)
     fills_up(monkeypatch, 3_000)
     with pytest.raises(TapeError, match=r"cannot write to the tape .*x\.tape.*make room"):
         simulation.run(3)

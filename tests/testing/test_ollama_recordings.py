@@ -92,6 +92,11 @@ def test_the_rules_reject_what_a_server_rejected(chat: Recording) -> None:
     assert (refusal(chat.content) is not None) == refused
 
 
+def answer_of(chat: Recording) -> httpx.Response:
+    body = httpx.ByteStream(chat.answer.encode())
+    return httpx.Response(chat.status, headers=chat.answer_headers, stream=body)
+
+
 @every_chat
 async def test_every_recorded_answer_is_a_reply_or_a_failure_in_the_servers_words(
     chat: Recording, monkeypatch: pytest.MonkeyPatch
@@ -101,8 +106,7 @@ async def test_every_recorded_answer_is_a_reply_or_a_failure_in_the_servers_word
             return httpx.Response(200, json={"version": chat.version})
         if request.url.path != "/api/chat":
             return httpx.Response(404, json={"error": "not asked"})
-        body = httpx.ByteStream(chat.answer.encode())
-        return httpx.Response(chat.status, headers=chat.answer_headers, stream=body)
+        return answer_of(chat)
 
     monkeypatch.setattr("llmsim_lab.llm._http.BoundedHTTP", lambda **_: httpx.MockTransport(handle))
     backend = OllamaBackend("smollm2", host="http://box:1")
@@ -143,11 +147,8 @@ async def test_what_ollama_says_by_the_protocol_of_openai_is_understood_too(
 ) -> None:
     chat = read(WIRE / "v0.32.15" / f"{name}.txt")
 
-    def handle(_: httpx.Request) -> httpx.Response:
-        body = httpx.ByteStream(chat.answer.encode())
-        return httpx.Response(chat.status, headers=chat.answer_headers, stream=body)
-
-    monkeypatch.setattr("llmsim_lab.llm._http.BoundedHTTP", lambda **_: httpx.MockTransport(handle))
+    transport = httpx.MockTransport(lambda _: answer_of(chat))
+    monkeypatch.setattr("llmsim_lab.llm._http.BoundedHTTP", lambda **_: transport)
     asked = ChatRequest(model="nope", messages=(Message("user", "Hello"),))
     backend = OpenAIBackend("nope", base_url="http://box:1/v1")
     if chat.status == 200:

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from llmsim_lab._util.text import brief
@@ -122,23 +122,53 @@ def path_from_home(name: str, value: object) -> Path:
 
 @contextmanager
 def temporary_folder(prefix: str = "llmsim-") -> Iterator[Path]:
-    """Make a folder that is removed at the end.
+    """Make a folder that is removed at the end, whatever is in it by then.
 
     Raises:
         ConfigError: it cannot be made.
     """
     try:
-        folder = tempfile.mkdtemp(prefix=prefix)
+        # Where links lead, as what is compared with it: macOS's /tmp is one.
+        outer = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+        inner = outer / "0"
+        inner.mkdir()
     except OSError as error:
         raise ConfigError(
             f"no temporary folder can be made: {error.strerror or error}; make room on the disk, "
             "or choose another folder: TMPDIR=..."
         ) from error
     try:
-        yield Path(folder)
+        yield inner
     finally:
         # What cannot be removed is left to the system, which clears its own folder.
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            _remove(outer)
+
+
+def _remove(outer: Path) -> None:
+    """Remove a folder of folders, however deep these are, as shutil.rmtree in 3.11 cannot."""
+    folders = [outer / "0"]
+    count = 0
+    folders[0].chmod(0o700)
+    while folders:
+        folder = folders.pop()
+        with os.scandir(folder) as listing:
+            entries = list(listing)
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)  # noqa: PTH108
+                continue
+            with suppress(OSError):  # it has something in it
+                os.rmdir(entry.path)  # noqa: PTH106
+                continue
+            # Up, so that no path becomes too long. A folder without rights cannot be moved.
+            count += 1
+            upper = outer / str(count)
+            os.chmod(entry.path, 0o700)  # noqa: PTH101
+            os.rename(entry.path, upper)  # noqa: PTH104
+            folders.append(upper)
+        folder.rmdir()
+    outer.rmdir()
 
 
 def write_file(path: Path, content: bytes) -> Path:

@@ -6,10 +6,12 @@ notebooks, does so in a process with limits and no network, in a copy of its fol
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
 import shutil
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,16 +19,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from llmsim_lab._util.files import as_path, temporary_folder, write_file
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import checked, dumps, flat, plain
 from llmsim_lab._util.tables import columns_of, csv_text, frame_of
-from llmsim_lab._util.text import counted, few, listed, number
+from llmsim_lab._util.text import counted, error_text, few, listed, number
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lessons.answers import AnswerKey, Graded
-from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits, paths_in
+from llmsim_lab.lessons.limits import (
+    HandInFault,
+    LimitedProcess,
+    ProcessLimits,
+    entries_in,
+    paths_in,
+    size_of,
+)
 from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
 from llmsim_lab.lessons.pages import link_to, reading_of, table_of
 from llmsim_lab.llm import Tape
@@ -36,9 +45,12 @@ from llmsim_lab.tape import RunInfo, verify
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_BYTES = 10**9
+_MOST_BYTES = 5 * 10**8
 _MOST_FILES = 10_000
 """Of a hand-in, which is copied to be played."""
+_MOST_TAPE_BYTES = 2 * 10**8
+_MOST_WAITS = 5
+"""How often a hand-in may take as long as one of its notebooks may."""
 HAND_IN = ProcessLimits(
     cpu_s=60,
     wall_s=300,
@@ -244,12 +256,13 @@ def grade(
         arms=arms,
         seeds=seeds,
     )
-    handed_out = {
-        path.read_bytes()
+    handed_out = [
+        path
         for file in (expected.key, expected.world)
         if file is not None
         for path in _tapes_of(file.parent.iterdir())
-    }
+        if path.is_file()
+    ]
     judge = partial(
         _judged,
         folder,
@@ -267,25 +280,51 @@ def _judged(
     name: str,
     *,
     expected: Expected,
-    handed_out: Container[bytes],
+    handed_out: Sequence[Path],
     limits: ProcessLimits,
 ) -> HandIn:
     hand_in = HandIn(name=name, most_points=_most_points(expected.answers))
-    source = folder / name
-    reason = _why_left_alone(source)
-    if reason:
-        hand_in.faults.append(reason)
-        return hand_in
-    for path in _tapes_of(source.rglob("*")):
-        place = str(path.relative_to(source))
-        # What a link or a fifo leads to is not theirs, or has no end.
-        if path.is_symlink() or not path.is_file():
-            hand_in.tape_count += 1
-            hand_in.faults.append(f"{place} is not a file")
-        # A template's recorded run, which students got with the world, is none of theirs.
-        elif path.read_bytes() not in handed_out:
-            hand_in.tape_count += 1
-            _verify(hand_in, path, place)
+    try:
+        _judge(
+            hand_in,
+            folder / name,
+            expected=expected,
+            handed_out=handed_out,
+            limits=limits,
+        )
+        hand_in.row()
+    except HandInFault as fault:
+        hand_in.faults.append(str(fault))
+    except Exception as error:  # noqa: BLE001 - one hand-in must not cost all others their points
+        hand_in.faults.append(f"it cannot be judged: {error_text(error)}")
+        # Its line of the table may be what failed, by what its runs say of themselves.
+        hand_in.runs.clear()
+        hand_in.tapes.clear()
+    return hand_in
+
+
+def _judge(
+    hand_in: HandIn,
+    source: Path,
+    *,
+    expected: Expected,
+    handed_out: Sequence[Path],
+    limits: ProcessLimits,
+) -> None:
+    if not source.is_dir():
+        raise HandInFault("it is not a folder; unpack it, or put it into one")
+    entries = list(entries_in(source, _MOST_FILES))
+    if sum(map(size_of, entries)) > _MOST_BYTES:
+        raise HandInFault(f"it has more than {_MOST_BYTES // 10**6:,} MB")
+    until = time.monotonic() + _MOST_WAITS * limits.wall_s
+    for path in _tapes_of(Path(entry.path) for entry in entries):
+        _in_time(until)
+        _verify(
+            hand_in,
+            path,
+            str(path.relative_to(source)),
+            handed_out,
+        )
     hand_in.faults += design_faults(hand_in.runs, expected)
     with temporary_folder() as temporary:
         copy = temporary / "hand-in"
@@ -297,12 +336,12 @@ def _judged(
                     (copy / file.name).unlink(missing_ok=True)
                     shutil.copy(file, copy)
         except (OSError, shutil.Error) as error:
-            hand_in.faults.append(f"its folder cannot be read: {error!s:.200}")
-            return hand_in
+            raise HandInFault(f"its folder cannot be read: {error!s:.200}") from error
         # Before the notebooks, which may write over what was handed in.
-        _replay(hand_in, copy, limits)
-        for notebook in sorted(copy.rglob("*.ipynb")):
-            if ".ipynb_checkpoints" not in notebook.parts and not notebook.is_symlink():
+        _replay(hand_in, source, copy, limits)
+        for notebook in _files_in(copy, ".ipynb"):
+            if ".ipynb_checkpoints" not in notebook.parts:
+                _in_time(until)
                 _run(
                     hand_in,
                     notebook,
@@ -313,19 +352,22 @@ def _judged(
         hand_in.faults.append("it has neither tapes nor notebooks of its own")
     if expected.answers is not None:
         _grade_answers(hand_in, expected.answers)
-    return hand_in
 
 
-def _why_left_alone(source: Path) -> str:
-    """Return why a hand-in is not looked at; empty if it is a folder of a usual size."""
-    if not source.is_dir():
-        return "it is not a folder; unpack it, or put it into one"
-    size = 0
-    for count, path in enumerate(source.rglob("*"), 1):
-        size += path.lstat().st_size
-        if count > _MOST_FILES or size > _MOST_BYTES:
-            return f"it has more than {_MOST_FILES:,} files or {_MOST_BYTES // 10**6:,} MB"
-    return ""
+def _in_time(until: float) -> None:
+    """Raise HandInFault when a hand-in took its time: it may have thousands of notebooks."""
+    if time.monotonic() > until:
+        raise HandInFault(f"it took more than {_MOST_WAITS} times what one notebook may take")
+
+
+def _files_in(copy: Path, suffix: str) -> list[Path]:
+    """Return the files of a kind, without links, by name."""
+    paths = [
+        Path(entry.path)
+        for entry in entries_in(copy)
+        if entry.name.endswith(suffix) and not entry.is_symlink()
+    ]
+    return sorted(paths)
 
 
 def _tapes_of(paths: Iterable[Path]) -> list[Path]:
@@ -336,8 +378,24 @@ def _verify(
     hand_in: HandIn,
     path: Path,
     place: str,
+    handed_out: Sequence[Path],
 ) -> None:
     """Take up a tape that is sound, or what is wrong with it."""
+    # What a link or a fifo leads to is not theirs, or has no end.
+    if path.is_symlink() or not path.is_file():
+        hand_in.tape_count += 1
+        hand_in.faults.append(f"{place} is not a file")
+        return
+    # A template's recorded run, which students got with the world, is none of theirs.
+    if any(filecmp.cmp(path, other, shallow=False) for other in handed_out):
+        return
+    hand_in.tape_count += 1
+    size = path.stat().st_size
+    if size > _MOST_TAPE_BYTES:
+        hand_in.faults.append(
+            f"{place} has {size / 10**6:,.0f} MB; a tape has at most {_MOST_TAPE_BYTES / 10**6:g}"
+        )
+        return
     try:
         findings = verify(path)
         if findings:
@@ -349,7 +407,7 @@ def _verify(
             for run in runs:
                 _Used(**{name: run.manifest[name] for name in _Used.model_fields})
         hand_in.runs += runs
-    except LabError as error:
+    except (LabError, OSError) as error:
         hand_in.faults.append(f"{place}: {error}")
     else:
         hand_in.tapes[place] = path
@@ -357,6 +415,7 @@ def _verify(
 
 def _replay(
     hand_in: HandIn,
+    source: Path,
     copy: Path,
     limits: ProcessLimits,
 ) -> None:
@@ -367,16 +426,16 @@ def _replay(
     stems = {run.manifest["kind"].partition(":")[0] for run in hand_in.runs}
     worlds: dict[str, str] = {}
     # Of two files with one name the upper one counts, where the teacher's was put.
-    deepest_first = sorted(copy.rglob("*.py"), key=_depth, reverse=True)
+    deepest_first = sorted(_files_in(copy, ".py"), key=_depth, reverse=True)
     for path in deepest_first:
         if path.stem in stems:
             worlds[path.stem] = str(path)
     with LimitedProcess(copy, limits) as process:
-        for place in hand_in.tapes:
+        for place, path in hand_in.tapes.items():
             try:
                 replayed = process.ask(
                     "replay",
-                    tape=str(copy / place),
+                    tape=str(copy / path.relative_to(source)),
                     files=list(worlds.values()),
                 )
                 # What a hand-in's process says is not to be trusted.
@@ -399,6 +458,9 @@ def _run(
     place: str,
     limits: ProcessLimits,
 ) -> None:
+    # One that ran before may have put a link in its place, or in that of its folder.
+    if os.path.realpath(notebook) != str(notebook):
+        raise HandInFault(f"{place} is no longer a file")
     with LimitedProcess(notebook.parent, limits) as process:
         result = run_notebook(process, notebook)
     hand_in.notebooks[place] = result
@@ -447,13 +509,16 @@ class _UsedPrompt(BaseModel):
 class _Used(BaseModel):
     """The parts of a manifest that are compared, with their types: a tape may be made up."""
 
+    # The manifest itself is used after: no "1" may stand for a number.
+    model_config = ConfigDict(strict=True)
+
     kind: str
     seed: int | None
     config: dict[str, Any]
     llm: dict[str, Any] | None
     model: dict[str, Any] | None
     prompts: dict[str, _UsedPrompt]
-    code: dict[str, Any]
+    code: dict[str, str]
 
 
 class _Model(NamedTuple):
@@ -477,8 +542,9 @@ def _model_of(run: RunInfo) -> _Model:
 
 
 def _seeds_of(runs: Iterable[RunInfo]) -> list[str]:
-    seeds = sorted(run.manifest["seed"] for run in runs)
-    return [str(seed) for seed in seeds]
+    seeds = [run.manifest["seed"] for run in runs]
+    numbers = sorted(seed for seed in seeds if seed is not None)
+    return [str(seed) for seed in numbers] + ["none"] * seeds.count(None)
 
 
 def arms_of(runs: Sequence[RunInfo]) -> dict[str, list[RunInfo]]:

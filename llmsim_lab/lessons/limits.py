@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +22,20 @@ from pydantic_core import to_json
 from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.jsontext import is_too_deep
-from llmsim_lab._util.text import printable
+from llmsim_lab._util.text import error_text, printable
 from llmsim_lab.errors import ConfigError
 
 _SCRIPT = Path(__file__).with_name("_child.py")
 _LOOK_S = 0.05
 """How often a process is looked at, so that what it uses beyond a limit is little."""
 _LOOK_AT_FILES_S = 0.25
+_LOOKING_SHARE = 20
+"""A look at many files takes long: the next one comes so many times later."""
 _MOST_WRITTEN_MB = 500
 """In all files of a process's folder; the system's limit is of one file."""
+_MOST_ENTRIES = 20_000
+_MOST_LEVELS = 60
+"""Of folders in one another: their paths stay within what a system opens."""
 _EXIT_S = 5.0
 _LONGEST_REPLY = 64 * 1024
 _SPARE_CPU_S = 5
@@ -101,6 +106,8 @@ class LimitedProcess:
         tasks: int = 1,
     ) -> None:
         self._limits = limits
+        # First: it may be a fault, and then nothing was started.
+        self._bytes_before = _bytes_in(folder)
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {
             # The same order of sets each time; no window; one thread a process.
@@ -127,7 +134,6 @@ class LimitedProcess:
         self._watched = psutil.Process(self._process.pid)
         self._fault = ""
         self._folder = folder
-        self._bytes_before = _bytes_in(folder)
         self._look_at_files_at = 0.0
         self._asked_at = math.inf
         self.begin_task()
@@ -226,7 +232,10 @@ class LimitedProcess:
 
     def _keep_limits(self) -> None:
         while self._process.poll() is None:
-            self._fault = self._fault or self._beyond_limits()
+            try:
+                self._fault = self._fault or self._beyond_limits()
+            except Exception as error:  # noqa: BLE001 - without this thread nothing has a limit
+                self._fault = f"its limits could not be kept: {error_text(error)}"
             if self._fault:
                 self.kill()
             time.sleep(_LOOK_S)
@@ -245,9 +254,15 @@ class LimitedProcess:
             used_bytes = self._watched.memory_info().rss
             if used_bytes > limits.memory_mb * 2**20:
                 return f"it used more than {limits.memory_mb} MB of memory"
-        if time.monotonic() > self._look_at_files_at:
-            self._look_at_files_at = time.monotonic() + _LOOK_AT_FILES_S
-            if _bytes_in(self._folder) - self._bytes_before > _MOST_WRITTEN_MB * 2**20:
+        begun = time.monotonic()
+        if begun > self._look_at_files_at:
+            try:
+                written = _bytes_in(self._folder) - self._bytes_before
+            except HandInFault as fault:
+                return str(fault)
+            looked_s = time.monotonic() - begun
+            self._look_at_files_at = begun + max(_LOOK_AT_FILES_S, _LOOKING_SHARE * looked_s)
+            if written > _MOST_WRITTEN_MB * 2**20:
                 return f"it wrote more than {_MOST_WRITTEN_MB} MB"
         return ""
 
@@ -285,11 +300,43 @@ def result_of(line: bytes) -> Any:
     return result
 
 
+# --- folders that code of others may fill ---------------------------------------------------------
+
+
+def entries_in(folder: Path, most: int = _MOST_ENTRIES) -> Iterator[os.DirEntry[str]]:
+    """Yield all that is in a folder and in its folders; links are not followed.
+
+    Raises:
+        HandInFault: it is more, or deeper, than can be looked at; or it cannot be read.
+    """
+    # Not os.walk nor rglob: deep folders are an error of their recursion.
+    folders = [(str(folder), 1)]
+    count = 0
+    while folders:
+        place, level = folders.pop()
+        if level > _MOST_LEVELS:
+            raise HandInFault(f"it has more than {_MOST_LEVELS} folders in one another")
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > most:
+                        raise HandInFault(f"it has more than {most:,} files")
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append((entry.path, level + 1))
+        except FileNotFoundError:  # removed meanwhile
+            continue
+        except OSError as error:
+            raise HandInFault(f"its files cannot be looked at: {error.strerror}") from error
+
+
+def size_of(entry: os.DirEntry[str]) -> int:
+    """Return how much disk a file takes; 0 if it was removed meanwhile."""
+    with suppress(FileNotFoundError):
+        return entry.stat(follow_symlinks=False).st_size
+    return 0
+
+
 def _bytes_in(folder: Path) -> int:
-    """Return how much disk the files of a folder take; links are not followed."""
-    size = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):  # removed meanwhile
-                size += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118
-    return size
+    return sum(map(size_of, entries_in(folder)))

@@ -28,7 +28,12 @@ from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import brief, closest, counted, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits, paths_in
+from llmsim_lab.lessons.limits import (
+    HandInFault,
+    LimitedProcess,
+    ProcessLimits,
+    paths_in,
+)
 from llmsim_lab.lessons.pages import link_to, reading_of, table_of
 from llmsim_lab.run import Question, Run
 from llmsim_lab.run.page import write_page

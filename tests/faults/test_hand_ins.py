@@ -24,7 +24,7 @@ from llmsim_lab.lessons.answers import LessonQuestion, key_of
 
 pytestmark = pytest.mark.process
 
-LIMITS = ProcessLimits(cpu_s=2, wall_s=30, memory_mb=400)
+LIMITS = ProcessLimits(cpu_s=2, wall_s=20, memory_mb=400)
 SPY = """import os, pathlib
     found = [name for name in os.environ if 'KEY' in name]
     """
@@ -41,6 +41,10 @@ PLAYERS: dict[str, str] = {
     "fills the disk": (
         "number = 0\n    while True:\n        number += 1\n"
         "        with open(f'f{number}', 'wb') as file: file.write(bytes(2**24))"
+    ),
+    "deep folders": (
+        "import os, time\n    for _ in range(1_100):\n        os.mkdir('d')\n"
+        "        os.chdir('d')\n    time.sleep(600)"
     ),
     "one large file": "open('f', 'wb').write(bytes(200 * 2**20))",
     "prints": "while True: print('x' * 1000)",
@@ -137,12 +141,14 @@ def notebook(source: str) -> Callable[[Path], object]:
     return lambda folder: write_notebook(folder / "x.ipynb", cell(imports), cell(source))
 
 
-def made_up(**manifest: Any) -> Callable[[Path], object]:
-    """Write a tape with right sums, whose run says odd things of itself."""
+def made_up(*odd_parts: dict[str, Any]) -> Callable[[Path], object]:
+    """Write a tape with right sums, whose runs say odd things of themselves."""
 
     def write(folder: Path) -> None:
-        kept = {name: part for name, part in {**SOUND, **manifest}.items() if part is not ...}
-        lines = [HEAD, run(1, manifest=kept), turn(1, 0)]
+        lines = [HEAD]
+        for number, odd in enumerate(odd_parts, 1):
+            manifest = {name: part for name, part in {**SOUND, **odd}.items() if part is not ...}
+            lines += [run(number, manifest=manifest), turn(number, 0)]
         (folder / "x.tape").write_bytes(b"".join(sealed(lines)))
 
     return write
@@ -152,11 +158,14 @@ SOUND: dict[str, Any] = {**MANIFEST, "seed": 0, "code": {"file": "x"}, "kind": "
 ODD: dict[str, Any] = {"none": None, "a list": [1], "a number": 7, "a text": "x", "missing": ...}
 HAND_INS: dict[str, Callable[[Path], object]] = {
     **{
-        f"a tape whose {part} is {name}": made_up(**{part: value})
+        f"a tape whose {part} is {name}": made_up({part: value})
         for part in ("kind", "seed", "config", "llm", "model", "prompts", "code")
         for name, value in ODD.items()
     },
-    "prompts without digests": made_up(prompts={"p": {}}),
+    "prompts without digests": made_up({"prompts": {"p": {}}}),
+    "code that is a list": made_up({"code": {"file": [1]}}),
+    "seeds of two types": made_up({"seed": "1"}, {"seed": 2}),
+    "seeds and none": made_up({"seed": None}, {"seed": 2}),
     "no tape": lambda folder: (folder / "x.tape").write_bytes(b"\x00" * 1000),
     "an empty tape": lambda folder: (folder / "x.tape").write_bytes(b""),
     "a sparse tape of 5 TB": lambda folder: (
@@ -196,6 +205,9 @@ HAND_INS: dict[str, Callable[[Path], object]] = {
     "a shell in a cell": notebook("!touch ../../../mine.txt"),
     "magic": notebook("%%bash\ntouch /tmp/x"),
     "fills the disk": notebook("for n in range(10**6):\n  open(f'f{n}', 'wb').write(bytes(2**24))"),
+    "deep folders": notebook(
+        "import time\nfor _ in range(1_100):\n  os.mkdir('d')\n  os.chdir('d')\ntime.sleep(600)"
+    ),
     "never ends": notebook("while True: pass"),
     "a thread that stays": notebook(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()"

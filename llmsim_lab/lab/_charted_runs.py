@@ -146,6 +146,8 @@ def runs_in(
                     logging.WARNING,
                     "CHART_NARROWED",
                     tape=tape.path,
+                    drawn=_MOST_RUNS,
+                    runs=len(infos),
                     words=f"{tape.path}: the first {_MOST_RUNS} of {len(infos):,} runs are drawn",
                 )
             for info in infos[:_MOST_RUNS]:

@@ -926,7 +926,7 @@ def read_into(
         reading.add(
             info,
             source,
-            changes=tape.changes(info, allowance),
+            changes=tape.changes_in(info, allowance),
             calls=calls,
         )
 

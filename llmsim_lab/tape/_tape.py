@@ -397,18 +397,20 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
 
     def changes(
         self,
-        run: int | RunInfo,
+        run: int,
         allowance: Allowance | None = None,
     ) -> list[str]:
         """Return what a run changed compared with the run that it came from, in words.
 
         Args:
-            run: the run, or its number.
+            run: the run.
             allowance: a budget for the work, which several runs share; enough for one if not given.
         """
         # Limited, since a tape may come from anywhere.
-        allowance = allowance or self.allowance()
-        info = run if isinstance(run, RunInfo) else self.run(run)
+        return self.changes_in(self.run(run), allowance or self.allowance())
+
+    def changes_in(self, info: RunInfo, allowance: Allowance) -> list[str]:
+        """Return what ``changes`` does, of a run that was looked up: a tape may have thousands."""
         try:
             allowance.take_run()
             return self._changes(info, allowance)
@@ -464,7 +466,7 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         allowance = self.allowance()
         lines = []
         for info in self.runs():
-            changed = self.changes(info, allowance)
+            changed = self.changes_in(info, allowance)
             line = run_line(info, changed)
             lines.append((info.id, info.parent, line))
         # A name comes from a file, and may hold characters that control a terminal.

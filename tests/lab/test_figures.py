@@ -280,6 +280,34 @@ def test_runs_are_named_by_their_tape_or_as_they_are_given(tmp_path: Path) -> No
         RateChart({"x": path})
 
 
+def test_a_chart_and_a_window_say_what_they_leave_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = giving(a=0, b=30, c=60, d=90, e=120, f=150, g=20, h=40)
+    monkeypatch.setattr("llmsim_lab.lab._picture._MOST_KEYS", 3)
+    axes = RateChart(run).figure.axes[0]
+    assert "some of 8 lines" in [text.get_text() for text in axes.texts]
+    assert len(axes.lines) == 5
+    monkeypatch.setattr("llmsim_lab.lab._charted_runs._MOST_RUNS", 1)
+    monkeypatch.setattr("llmsim_lab.run.recorded._MOST_RUNS", 2)
+    path = tmp_path / "three.tape"
+    for _ in range(3):
+        played(Predicted(tape=path, name="mine"), 1).close()
+    assert "1 mine, turns 0 to 1" in RateChart(path).static_text()
+    assert "drawn=1 runs=3" in caplog.text
+    text = Lab(path).static_text()
+    assert text.startswith("Lab of three.tape: 2 of 3 runs (run=, or --run, shows another)")
+
+
+def test_a_chart_of_a_tape_that_is_recorded_anew_draws_the_new_run(tmp_path: Path) -> None:
+    path = tmp_path / "x.tape"
+    played(Predicted(tape=path), 1).close()
+    chart = RateChart(path)
+    path.unlink()
+    played(Predicted(tape=path, state=Told(level=7.0)), 1).close()
+    assert drawn(chart.figure.axes[0])[0][2] == [7, 8]
+
+
 def test_of_a_frame_known_columns_come_first_and_players_who_come_or_go_are_charted() -> None:
     rows = frame(1, 2, inflation=[1, 2], **{"x.a": [None, 2.0], "x.b": [3.0, None]})
     figure = RateChart(rows).figure

@@ -39,12 +39,19 @@ from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult, T
 from llmsim_lab.errors import ConfigError
 
 try:
-    from mcp import Client, MCPError, StdioServerParameters
+    from mcp import Client, MCPError, StdioServerParameters, stdio_client
     from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, TextContent, Tool
 
-    from llmsim_lab.assistant._mcp_transports import LastWords, Received, bounded, http, program
+    from llmsim_lab.assistant._mcp_transports import (
+        LastWords,
+        Received,
+        bounded,
+        has_many_values,
+        http,
+        program,
+    )
 except ImportError as error:
     raise ImportError("MCPToolExecutor needs mcp: pip install 'llmsim-lab[tools]'") from error
 
@@ -262,8 +269,11 @@ class _Connection:
         self._received = Received()
         self._stderr = LastWords()
         server: Any = target
-        # Windows has no process groups; there the library's own connection ends all with a server.
-        if isinstance(target, StdioServerParameters) and os.name == "posix":
+        if isinstance(target, StdioServerParameters) and os.name != "posix":
+            # Windows has no process groups; there the library's own connection ends all with it.
+            stderr: Any = self._stderr.file()
+            server = bounded(stdio_client(target, errlog=stderr), self._received)
+        elif isinstance(target, StdioServerParameters):
             started = program(_with_its_group(target), self._received, self._stderr)
             server = bounded(started, self._received)
         elif isinstance(target, str):
@@ -451,8 +461,9 @@ def result_of(tool: Tool, reply: CallToolResult) -> ToolResult:
     data: Any = reply.structured_content
     if data is None:
         data = text
-        with suppress(ValueError, RecursionError):
-            data = json.loads(text)
+        if not has_many_values(text.encode(errors="replace")):
+            with suppress(ValueError, RecursionError):
+                data = json.loads(text)
         left_out = [block.type for block in reply.content if block.type != "text"]
         if left_out:
             data = {"data": data, "left_out": left_out}

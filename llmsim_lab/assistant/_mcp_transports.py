@@ -10,11 +10,13 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
+import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any
+from typing import IO, Any
 
 import anyio
 import httpx2
@@ -36,15 +38,17 @@ from llmsim_lab.llm.wire_limits import (
 logger = logging.getLogger(__name__)
 
 _MAX_BYTES = 16 * 2**20
-"""A result with a large picture has some 5 MB."""
+"""Of one message: a result with a large picture has some 5 MB."""
 _MAX_VALUES = 250_000
-"""Commas and opening brackets: a table of 25,000 rows and ten columns. As objects of Python's,
-several times over, they take 300 MB."""
-_MAX_MESSAGES = 5_000
-"""A call that tells its progress a hundred times a second for 25 s sends half of that."""
+"""Of one message, counted by commas and opening brackets: a table of 25,000 rows and ten columns.
+As objects of Python's, several times over, they take 300 MB."""
+_MAX_MESSAGES = 2_500
+"""For each request, and as many more in a minute: a call that tells its progress a hundred times a
+second for 25 s."""
 _MESSAGES_AN_EXCHANGE = 25
 """As so many messages counts a request of HTTP: an answer to the server, or for a further part."""
 _WINDOW_S = 60.0
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _MAX_STDERR_BYTES = 500
 _READ_BYTES = 65_536
 _PATIENCE_S = 2.0
@@ -55,7 +59,10 @@ Streams = tuple[Any, Any]
 
 
 class Received:
-    """Counts what a tool server sends after each request to it, or in a minute.
+    """Counts what a tool server sends.
+
+    Each request to it allows one message of the largest size, and messages beside it; beyond that
+    it may send some in a minute, and calls that run at once do not take each other's.
 
     Attributes:
         fault: what it sent too much of; empty if it did not.
@@ -63,16 +70,16 @@ class Received:
 
     def __init__(self) -> None:
         self.fault = ""
-        self.begin()
-
-    def begin(self) -> None:
-        """Count from now on, since the server is asked something."""
         self._since = time.monotonic()
         self._bytes = 0
-        self._values = 0
         self._messages = 0
 
-    def add(self, content: bytes = b"", messages: int = 0) -> None:
+    def allow(self) -> None:
+        """Allow what answers a request; not more than two at once, or calls would save it up."""
+        self._bytes = max(self._bytes - _MAX_BYTES, -2 * _MAX_BYTES)
+        self._messages = max(self._messages - _MAX_MESSAGES, -2 * _MAX_MESSAGES)
+
+    def add(self, size: int = 0, messages: int = 0) -> None:
         """Count what was received.
 
         Raises:
@@ -80,18 +87,42 @@ class Received:
         """
         # A connection that is not used for days may be kept open by a word now and then.
         if time.monotonic() - self._since > _WINDOW_S:
-            self.begin()
-        self._bytes += len(content)
-        self._values += content.count(b",") + content.count(b"[") + content.count(b"{")
+            self._since = time.monotonic()
+            self._bytes = min(0, self._bytes)
+            self._messages = min(0, self._messages)
+        self._bytes += size
         self._messages += messages
-        for size, limit, unit in (
-            (self._bytes, _MAX_BYTES, "bytes"),
-            (self._values, _MAX_VALUES, "values"),
-            (self._messages, _MAX_MESSAGES, "messages"),
-        ):
-            if size > limit:
-                self.fault = f"it sent more than {limit:,} {unit} for one request"
-                raise TooMuchSentError(self.fault)
+        if self._bytes > _MAX_BYTES // 2:
+            self._end(f"it sent more than {_MAX_BYTES:,} bytes for each request")
+        if self._messages > _MAX_MESSAGES:
+            self._end(f"it sent more than {_MAX_MESSAGES:,} messages for each request")
+
+    def check(self, size: int, message: bytes = b"") -> None:
+        """Compare a message, or its size as far as it is known, with what is read.
+
+        Raises:
+            TooMuchSentError: it is too large.
+        """
+        if size > _MAX_BYTES:
+            self._end(f"it sent a message of more than {_MAX_BYTES:,} bytes")
+        if has_many_values(message):
+            self._end(f"it sent a message of more than {_MAX_VALUES:,} values")
+
+    def _end(self, fault: str) -> None:
+        self.fault = fault
+        raise TooMuchSentError(fault)
+
+
+def has_many_values(content: bytes) -> bool:
+    """Return True if JSON has more values than are read."""
+    # Twice, since to leave out texts, which have commas too, takes longer.
+    return _values_in(content) > _MAX_VALUES and (
+        _values_in(_STRINGS.sub(b"", content)) > _MAX_VALUES
+    )
+
+
+def _values_in(content: bytes) -> int:
+    return content.count(b",") + content.count(b"[") + content.count(b"{")
 
 
 @asynccontextmanager
@@ -116,7 +147,7 @@ async def bounded(
             async with from_session:
                 async for message in from_session:
                     if isinstance(message.message, JSONRPCRequest):
-                        received.begin()
+                        received.allow()
                     await to_server.send(message)
 
         tasks.start_soon(read)
@@ -152,9 +183,19 @@ class LastWords:
 
     def __init__(self) -> None:
         self._content = b""
+        self._file: IO[bytes] | None = None
 
     def __str__(self) -> str:
+        if self._file is not None:
+            size = self._file.seek(0, os.SEEK_END)
+            self._file.seek(max(0, size - _MAX_STDERR_BYTES))
+            self._content = self._file.read()
         return self._content.decode(errors="replace")
+
+    def file(self) -> IO[bytes]:
+        """Return a file to write them to, where they are not read as they come."""
+        self._file = tempfile.TemporaryFile("a+b", buffering=0)  # noqa: SIM115 - closed with this
+        return self._file
 
     async def keep(self, stream: ByteReceiveStream) -> None:
         """Read a server's errors to their end."""
@@ -198,7 +239,9 @@ async def program(
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, TooMuchSentError):
                 async for line in lines:
                     message = _message_in(line.decode(command.encoding, "replace"))
-                    if message is not None:
+                    if message is None:
+                        received.add(messages=1)
+                    else:
                         # Where nobody listens any more, the server is ending, and may say more.
                         with suppress(anyio.BrokenResourceError):
                             await to_session.send(message)
@@ -233,15 +276,19 @@ async def _lines(stream: ByteReceiveStream, received: Received) -> AsyncGenerato
         TooMuchSentError: there are too many lines or bytes.
     """
     begun: list[bytes] = []  # the pieces of a line that has not ended
+    begun_bytes = 0
     async for piece in stream:
-        received.add(piece)
+        received.add(len(piece))
         *ended, rest = piece.split(b"\n")
         if ended:
             ended[0] = b"".join([*begun, ended[0]])
             begun = []
+            begun_bytes = 0
         begun.append(rest)
+        begun_bytes += len(rest)
+        received.check(begun_bytes)
         for line in filter(None, map(bytes.strip, ended)):
-            received.add(messages=1)
+            received.check(len(line), line)
             yield line
 
 
@@ -306,7 +353,7 @@ class _BoundedHTTP(httpx2.AsyncHTTPTransport):
 
     def __init__(self, url: str, received: Received) -> None:
         super().__init__(proxy=proxy_url(url))
-        network: Any = BoundedNetwork(self._pool._network_backend)
+        network: Any = BoundedNetwork(self._pool._network_backend, most_bytes=None)
         self._pool._network_backend = network
         self._received = received
 
@@ -321,19 +368,33 @@ class _BoundedHTTP(httpx2.AsyncHTTPTransport):
                 response = await super().handle_async_request(request)
         response.headers.pop("content-encoding", None)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _CountedBody(response.stream, self._received)
+        # The library bounds each event of a stream, which may stay open for days.
+        is_stream = "event-stream" in response.headers.get("content-type", "")
+        response.stream = _CountedBody(response.stream, self._received, is_stream=is_stream)
         return response
 
 
 class _CountedBody(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, received: Received) -> None:
+    def __init__(
+        self,
+        inner: httpx2.AsyncByteStream,
+        received: Received,
+        *,
+        is_stream: bool,
+    ) -> None:
         self._inner = inner
         self._received = received
+        self._is_stream = is_stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        message = bytearray()
         async for piece in self._inner:
-            self._received.add(piece)
+            self._received.add(len(piece))
+            if not self._is_stream:
+                message += piece
+                self._received.check(len(message))
             yield piece
+        self._received.check(len(message), bytes(message))
 
     async def aclose(self) -> None:
         await self._inner.aclose()

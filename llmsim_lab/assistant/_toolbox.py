@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 
 from llmsim_lab._util.jsontext import read
 from llmsim_lab._util.text import brief, clip, listed, log_event, whole
+from llmsim_lab._util.waiting import in_thread
 from llmsim_lab.assistant._schemas import SchemaCheck, SchemaSizes
 from llmsim_lab.assistant.types import (
     Arguments,
@@ -162,7 +163,7 @@ class Toolbox:
         make = partial(cls, tools, executor=executor, **settings)
         if sum(len(str(tool.parameters)) for tool in tools) < _QUICK_CHARS:
             return make()
-        return await asyncio.to_thread(make)
+        return await in_thread(make)
 
     def _admitted(self, tool: ToolDeclaration) -> ToolDeclaration | None:
         """Return the tool as it is offered to the model, or None if it cannot be."""
@@ -192,7 +193,7 @@ class Toolbox:
 
     async def checked(self, call: FunctionCall) -> Arguments | ToolResult:
         """Do as ``check`` does in another thread, since large arguments take long."""
-        return await asyncio.to_thread(self.check, call)
+        return await in_thread(partial(self.check, call))
 
     def check(self, call: FunctionCall) -> Arguments | ToolResult:
         """Return the arguments of a call that the model wants, or why it cannot be made.

@@ -527,7 +527,7 @@ class Server:
             return self._lost(error, sent.mask)
         if isinstance(error, TooMuchSentError):
             return BackendError(
-                f"{self.name} sent more than {error}; see what answers there",
+                f"{self.name} is not read on: {error}; see what answers there",
                 reason="server_error",
                 status_code=200,
             )
@@ -803,8 +803,8 @@ class Transport(httpx.AsyncBaseTransport):
         headers = httpx.Headers(request.headers)
         headers["Accept-Encoding"] = "identity"
         # An old connection may be closed just as it is used, and may hold what a server sent too
-        # much, which would be taken for the next answer. A new one takes some milliseconds of a
-        # call of seconds, with TLS too.
+        # much, which would be taken for the next answer. A new one takes a round trip or two, of a
+        # call of seconds.
         headers["Connection"] = "close"
         headers.pop("Authorization", None)  # the official client's own, from OLLAMA_API_KEY
         if self._credential is not None:

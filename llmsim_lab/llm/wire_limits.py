@@ -26,7 +26,7 @@ _in_head: ContextVar[bool] = ContextVar("_in_head", default=False)
 
 
 class TooMuchSentError(Exception):
-    """A server sent more than is read of it; the text says how much is read."""
+    """A server sent more than is read of it, as the text says: "it sent more than 5 bytes"."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ class BoundedHTTP(httpx.AsyncHTTPTransport):
             socket_options=socket_options,
         )
         # httpcore's pools have an argument for it, and httpx has none.
-        network: Any = BoundedNetwork(self._pool._network_backend)
+        network: Any = BoundedNetwork(self._pool._network_backend, most_bytes=MAX_WIRE_BYTES)
         self._pool._network_backend = network
 
 
@@ -77,10 +77,12 @@ class BoundedNetwork:
 
     Args:
         inner: makes them; httpcore's, or httpcore2's, which has the same methods.
+        most_bytes: for one request; None where the caller counts them.
     """
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, *, most_bytes: int | None) -> None:
         self._inner = inner
+        self._most_bytes = most_bytes
 
     async def connect_tcp(
         self,
@@ -98,7 +100,7 @@ class BoundedNetwork:
             local_address=local_address,
             socket_options=socket_options,
         )
-        return _BoundedStream(stream)
+        return _BoundedStream(stream, self._most_bytes)
 
     async def sleep(self, seconds: float) -> None:
         """Wait between two attempts to connect."""
@@ -108,8 +110,9 @@ class BoundedNetwork:
 class _BoundedStream:
     """A connection from which only so much is read for each request."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, most_bytes: int | None) -> None:
         self._inner = inner
+        self._most_bytes = most_bytes
         self._received_bytes = 0
 
     async def read(
@@ -119,10 +122,10 @@ class _BoundedStream:
     ) -> bytes:
         content: bytes = await self._inner.read(max_bytes, timeout)
         self._received_bytes += len(content)
-        limit = MAX_HEAD_BYTES if _in_head.get() else MAX_WIRE_BYTES
-        if self._received_bytes > limit:
-            part = " before its answer" if _in_head.get() else ""
-            raise TooMuchSentError(f"{limit:,} bytes{part}")
+        if _in_head.get() and self._received_bytes > MAX_HEAD_BYTES:
+            raise TooMuchSentError(f"it sent more than {MAX_HEAD_BYTES:,} bytes before its answer")
+        if self._most_bytes is not None and self._received_bytes > self._most_bytes:
+            raise TooMuchSentError(f"it sent more than {self._most_bytes:,} bytes for one request")
         return content
 
     async def write(
@@ -143,7 +146,8 @@ class _BoundedStream:
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
     ) -> _BoundedStream:
-        return _BoundedStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        encrypted = await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        return _BoundedStream(encrypted, self._most_bytes)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)

@@ -123,6 +123,12 @@ SAID_WITHOUT_END: dict[str, object] = {
 }
 
 
+def progress() -> dict[str, Any]:
+    for step in range(2_400):
+        write(notice("progress", progressToken=1, progress=step))
+    return text("done")
+
+
 def line_without_end() -> dict[str, Any]:
     while True:
         write_raw("x" * 100)
@@ -175,6 +181,9 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "silence": silence,
     "a result of 200,000 levels": deep_text,
     "no result": lambda: {"content": 17},
+    "2,400 steps of progress": progress,
+    "a table as text": lambda: text(f"{'1,' * 12}\n" * 100_000),
+    "a picture": lambda: text("x" * 15 * MB),
     "a result of 20 MB": lambda: text("x" * 20 * MB),
     "half a character": lambda: text("\ud800"),
     "a number beyond all": lambda: text("1e999"),

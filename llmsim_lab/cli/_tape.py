@@ -47,8 +47,8 @@ _COMPARED = ("kind", "config", "llm", "model", "seed", "given", "package", "pyth
 """Parts of a manifest that are shown and compared value by value; prompts are texts."""
 _MOST_SERIES = 4
 _MOST_OF_A_VALUE = 200
-_MOST_SHOWN = 1_000
-"""Answers or calls of a turn."""
+_MOST_SHOWN = 2_000
+"""Answers of a turn, or calls, or messages in calls."""
 _MOST_LINES = 1_000
 """Of what defines a run, or tells two apart."""
 
@@ -399,15 +399,21 @@ def _show_turn(
     if turn is not None:
         for answer in turn.answers[:_MOST_SHOWN]:
             _show_answer(answer)
-        _say_left_out(len(turn.answers), "answers", "load(tape, run).decisions()")
-    for call in calls[:_MOST_SHOWN]:
+        _say_left_out(len(turn.answers) - _MOST_SHOWN, "answers", "load(tape, run).decisions()")
+    shown = 0
+    messages = 0
+    for call in calls:
+        messages += len(call.attempt.request.messages)
+        if shown and (shown == _MOST_SHOWN or messages > _MOST_SHOWN):
+            break
         _show_call(call)
-    _say_left_out(len(calls), "calls", f"Tape(path).calls({owner}, turn={at})")
+        shown += 1
+    _say_left_out(len(calls) - shown, "calls", f"Tape(path).calls({owner}, turn={at})")
 
 
 def _say_left_out(count: int, things: str, where: str) -> None:
-    if count > _MOST_SHOWN:
-        say(f"\nand {count - _MOST_SHOWN:,} more {things}, which {where} has", style="bold")
+    if count > 0:
+        say(f"\nand {count:,} more {things}, which {where} has", style="bold")
 
 
 def _show_answer(answer: Answer) -> None:
@@ -449,10 +455,15 @@ def _show_call(call: RecordedCall) -> None:
         if not isinstance(value, str):
             value = dumps(plain(value))
         say(f"{name}: {value}")
-    for message in request.messages:
+    for message in request.messages[:_MOST_SHOWN]:
         role, text = spoken(message)
         say(f"[{role}]", style="cyan")
         say(text)
+    _say_left_out(
+        len(request.messages) - _MOST_SHOWN,
+        "messages",
+        f"Tape(path).call({call.id})",
+    )
     if reply is not None:
         _show_reply(reply, call.attempt)
     if call.attempt.reason:

@@ -30,6 +30,8 @@ _WORTH_SAYING = {*STATUS_COLOURS} - {"ok"}
 """Statuses that are shown: the answer is not simply the player's own."""
 _MOST_DECISIONS = 10
 _REASON = "opacity:.75;margin-top:2px"
+_MOST_INTERVENTIONS = 40
+_MOST_MESSAGES = 1_000
 _MOST_RUNS = 40
 _MOST_RUNS_IN_TEXT = 8
 
@@ -221,7 +223,7 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
         if fact.change:
             line += f" ({fact.change})"
         lines.append(line)
-    for intervention in turn.interventions:
+    for intervention in turn.interventions[:_MOST_INTERVENTIONS]:
         # A note may hold anything, also line ends.
         words = printable(str(intervention))
         lines.append(f"from outside: {clip(words, 200)}")
@@ -233,11 +235,12 @@ def turn_text(run: ShownRun, turn: Turn) -> str:
 
 
 def _left_out(turn: Turn) -> list[str]:
-    """Return how many decisions are not shown, in words; nothing if all are."""
-    left_out = len(turn.answers) - _MOST_DECISIONS
-    if left_out <= 0:
-        return []
-    return [f"and {counted(left_out, 'more decision')}"]
+    """Return how many decisions and interventions are not shown, in words."""
+    counts = {
+        "decision": len(turn.answers) - _MOST_DECISIONS,
+        "intervention": len(turn.interventions) - _MOST_INTERVENTIONS,
+    }
+    return [f"and {counted(count, f'more {name}')}" for name, count in counts.items() if count > 0]
 
 
 def turn_html(run: ShownRun, turn: Turn) -> Markup:
@@ -254,7 +257,7 @@ def turn_html(run: ShownRun, turn: Turn) -> Markup:
         parts.append(table(("variable", "value", "change"), facts))
     if by_player:
         parts.append(_player_table(turn, by_player))
-    for intervention in turn.interventions:
+    for intervention in turn.interventions[:_MOST_INTERVENTIONS]:
         words = safe(f"From outside: {intervention}", limit=300)
         parts.append(styled(words))
     decisions = list(_decisions(turn))
@@ -339,9 +342,11 @@ def call_html(call: CallRecord) -> Markup:
     """Return a call's prompt and reply as simple HTML."""
     *messages, (_, reply) = _spoken(call)
     parts: list[Markup] = []
-    for role, text in messages:
+    for role, text in messages[:_MOST_MESSAGES]:
         speaker = styled(role, tag="strong")
         parts.append(styled(speaker) + pre(text))
+    if len(messages) > _MOST_MESSAGES:
+        parts.append(styled(f"and {len(messages) - _MOST_MESSAGES:,} more messages", tag="p"))
     site = call.request.site
     turn = site.turn if site else "?"
     head = styled(f"Turn {turn} · {caller(site)}", tag="p")

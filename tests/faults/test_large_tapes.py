@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,16 @@ MANIFEST = {"kind": "x:World", "package": "0", "config": {}, "prompts": {}}
 MANIFEST |= {"given": [], "llm": None, "model": None}
 
 
+def written(value: object) -> bytes:
+    """Return JSON, also of what no run writes: NaN."""
+    try:
+        return dumps(value).encode()
+    except ValueError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
 def line(kind: str, run: int, **values: Any) -> bytes:
-    return f"{dumps({'run': run, 'is': kind, **values, 'sum': ''})}\n".encode()
+    return written({"run": run, "is": kind, **values, "sum": ""}) + b"\n"
 
 
 def run(number: int, texts: dict[str, str] | None = None, **values: Any) -> bytes:

@@ -14,7 +14,7 @@ from faults_kit import CPU_S, Attack, Case, Plan
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from tape_text import sealed
-from test_large_tapes import HEAD, MANIFEST, text
+from test_large_tapes import HEAD, MANIFEST, line, run, text, turn, written
 from test_odd_tapes import GARBAGE, KINDS, PARTS, SETTINGS, renamed_texts, tapes
 from verbs_kit import CONTINUE, READ, steps_of
 
@@ -46,7 +46,11 @@ TURNS = st.integers(-1, 5)
 ROWS = st.dictionaries(NAMES, VALUES, max_size=5) | st.builds(
     lambda count: {f"c{at}": at for at in range(count)}, st.integers(0, 3_000)
 )
-CHANGES = st.dictionaries(st.sampled_from([*MANIFEST, "seed", "code"]), VALUES, max_size=3)
+CHANGES = st.builds(
+    lambda kind, changes: {"kind": kind, **changes},
+    st.sampled_from(KINDS),
+    st.dictionaries(st.sampled_from([*MANIFEST, "seed", "code"]), VALUES, max_size=3),
+)
 CHAINS = st.sampled_from(
     [
         {},
@@ -58,41 +62,41 @@ CHAINS = st.sampled_from(
 )
 
 
-def written(value: object) -> bytes:
-    """Return JSON with all that Python's own writes: NaN, and halves of characters escaped."""
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
 SHARED = [text(written(value)) for value in (SETTINGS, [["user", "s", "x"]], {"a": [1] * 50})]
 DIGESTS = st.sampled_from([digest for _, digest in SHARED])
 IN_TEXTS = st.dictionaries(st.sampled_from([*MANIFEST]), DIGESTS, max_size=2)
 
 
-def line(kind: str, number: int, **values: Any) -> bytes:
-    return written({"run": number, "is": kind, **values, "sum": ""}) + b"\n"
+def begun(
+    number: int,
+    parent: int,
+    chain: dict[str, Any],
+    manifest: dict[str, Any],
+    texts: dict[str, str],
+) -> bytes:
+    linked = {**chain, "parent": parent} if chain else {}
+    return run(number, texts, manifest=manifest, **linked)
 
 
-def begun(number: int, parent: int, chain: Any, changes: Any, kind: str, texts: Any) -> bytes:
-    parts = {**MANIFEST, "kind": kind, **changes}
-    manifest = {name: part for name, part in parts.items() if name not in texts}
-    linked = {"verb": "run", **({**chain, "parent": parent} if chain else {})}
-    return line("run", number, name="n", started="", manifest=manifest, texts=texts, **linked)
-
-
-def played(number: int, at: int, row: Any, parts: Any) -> bytes:
-    record = {"state": {}, "turn": at, "seconds": 0.0, "interventions": [], "planned": []}
-    record |= {"by_code": [], "noted": {}, "became": {}, "story": [], "calls": [], **parts}
-    return line("turn", number, turn=at, record=record, row=row)
+def played(number: int, at: int, row: dict[str, Any], parts: dict[str, Any]) -> bytes:
+    return turn(number, at, row, **parts)
 
 
 def asked(number: int, at: int, settings: str, parts: Any) -> bytes:
-    messages = [{"role": "user", "content": "hi"}]
-    values = {"no": at + 2, "turn": at, "component": "player", "agent": "A", "settings": settings}
-    return line("call", number, **{**values, "messages": messages, "reply": {}, **parts})
+    values = {
+        "turn": at,
+        "no": at + 2,
+        "component": "player",
+        "agent": "A",
+        "settings": settings,
+        "messages": [{"role": "user", "content": "hi"}],
+        "reply": {},
+    }
+    return line("call", number, **{**values, **parts})
 
 
-FIRST = begun(1, 0, {}, {}, KINDS[0], {})
-START = played(1, 0, {"turn": 0}, {})
+FIRST = run(1, manifest={"kind": KINDS[0]})
+START = turn(1, 0)
 PARTS_OF_A_TURN = st.dictionaries(st.sampled_from(PARTS), VALUES, max_size=3)
 PARTS_OF_A_CALL = st.dictionaries(
     st.sampled_from(["reply", "messages", "origin", "seconds", "reason", "agent", "no"]),
@@ -100,7 +104,7 @@ PARTS_OF_A_CALL = st.dictionaries(
     max_size=3,
 )
 LINES = st.one_of(
-    st.builds(begun, RUNS, RUNS, CHAINS, CHANGES, st.sampled_from(KINDS), IN_TEXTS),
+    st.builds(begun, RUNS, RUNS, CHAINS, CHANGES, IN_TEXTS),
     st.builds(played, RUNS, TURNS, ROWS, PARTS_OF_A_TURN),
     st.builds(asked, RUNS, TURNS, DIGESTS, PARTS_OF_A_CALL),
     st.builds(lambda number, value: line("end", number, ended=value, outcome=value), RUNS, VALUES),

@@ -6,7 +6,7 @@ import copy
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,9 @@ def hand_made() -> dict[str, list[bytes]]:
     """Return lines by what is odd about them."""
     settings, digest = text(dumps(SETTINGS).encode())
     origin, sources = text(dumps([["user", "s", "source"]] * 1000).encode())
-    calls = [settings, run(1), turn(1, 0), *(call(number, digest) for number in range(1, 101))]
+    numbers = [*range(1, 101)]
+    calls = [settings, run(1), turn(1, 0)]
+    calls += [call(number, digest) for number in numbers]
     bomb = "{% for a in state.x %}" * 30 + "{{ a }}" + "{% endfor %}" * 30
     prompt = {"name": "p", "text": f"## User\n\n{bomb}\n", "parent": None}
     prompt["digest"] = digest_of("", bomb)
@@ -91,15 +93,11 @@ def hand_made() -> dict[str, list[bytes]]:
         "half a name": with_number(b'1,"\\udfff":1'),
         "names twice": with_number(b'1,"a":2'),
         "words of terminals": [
-            *(
-                settings,
-                run(1, name=WORDS),
-                turn(1, 0, {"turn": 0, WORDS: 1.0}, state={WORDS: WORDS}),
-            ),
-            *(
-                call(1, digest, WORDS, agent=WORDS),
-                turn(1, 1, calls=[["ok", [1]]], noted={WORDS: 1}),
-            ),
+            settings,
+            run(1, name=WORDS),
+            turn(1, 0, {"turn": 0, WORDS: 1.0}, state={WORDS: WORDS}),
+            call(1, digest, WORDS, agent=WORDS),
+            turn(1, 1, calls=[["ok", [1]]], noted={WORDS: 1}),
             line("end", 1, ended=WORDS, outcome=WORDS),
         ],
         "turns below nought": [run(1), turn(1, -5), turn(1, 0), run(2, parent=1, **forked)],
@@ -110,20 +108,19 @@ def hand_made() -> dict[str, list[bytes]]:
         ],
         "manifests of wrong types": begun(*({part: value} for part in MANIFEST for value in WRONG)),
         "kinds": begun(*({"kind": kind} for kind in KINDS)),
-        "calls named often": [*calls, turn(1, 1, calls=[["ok", [*range(1, 101)]]] * 1000)],
-        "calls forgotten often": [
-            *calls,
-            *[line("forget", 1, turn=1, calls=[*range(1, 101)])] * 300,
-        ],
+        "calls named often": [*calls, turn(1, 1, calls=[["ok", numbers]] * 1000)],
+        "calls forgotten often": calls + [line("forget", 1, turn=1, calls=numbers)] * 300,
         "a million sources": [
-            *(settings, origin, run(1), turn(1, 0)),
-            *(call(1, digest, origin=[sources, [1] * 600_000]), turn(1, 1, calls=[["ok", [1]]])),
+            settings,
+            origin,
+            run(1),
+            turn(1, 0),
+            call(1, digest, origin=[sources, [1] * 600_000]),
+            turn(1, 1, calls=[["ok", [1]]]),
         ],
         "an endless prompt": begun({"prompts": {"p": prompt}}, {"prompts": {"p": prompt}}),
-        "many manifests": [
-            *calls,
-            *[line("set", 1, manifest=MANIFEST | {"config": wide}, texts={})] * 300,
-        ],
+        "many manifests": calls
+        + [line("set", 1, manifest=MANIFEST | {"config": wide}, texts={})] * 300,
     }
 
 
@@ -131,24 +128,28 @@ def hand_made() -> dict[str, list[bytes]]:
 
 
 def without_state(line: Line) -> Line:
-    return line | {"record": line["record"] | {"state": {}}} if line.get("is") == "turn" else line
+    if line.get("is") == "turn":
+        line["record"]["state"] = {}
+    return line
 
 
 def with_odd_column(line: Line) -> Line:
-    return line | {"row": {**line["row"], "\ud800": 1.0}} if line.get("is") == "turn" else line
+    if line.get("is") == "turn":
+        line["row"]["\ud800"] = 1.0
+    return line
 
 
 def with_odd_schema(line: Line) -> Line:
-    if "schema" not in (line.get("value") or {}):
-        return line
-    return line | {"value": line["value"] | {"schema": {"properties": [None], "$defs": 3}}}
+    settings = line.get("value") or {}
+    if "schema" in settings:
+        settings["schema"] = {"properties": [None], "$defs": 3}
+    return line
 
 
 def with_odd_gap(line: Line) -> Line:
-    if line.get("is") != "turn":
-        return line
-    state = line["record"]["state"] | {"gap_error": 1e308}
-    return line | {"record": line["record"] | {"state": state}}
+    if line.get("is") == "turn":
+        line["record"]["state"]["gap_error"] = 1e308
+    return line
 
 
 EDITS = [without_state, with_odd_column, with_odd_schema, with_odd_gap]
@@ -198,13 +199,17 @@ GARBAGE: list[Any] = [
 
 def tapes() -> dict[str, list[bytes]]:
     """Return the lines of tapes that real runs wrote."""
-    found = {path.name: path.read_bytes() for path in sorted(DATA.glob("t*/*.tape"))}
-    return {name: content.splitlines(keepends=True) for name, content in found.items()}
+    paths = sorted(DATA.glob("t*/*.tape"))
+    # Not by str.splitlines, which also cuts at U+2028.
+    return {path.name: path.read_bytes().splitlines(keepends=True) for path in paths}
 
 
 def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each list and object in a value with each place in it."""
-    for key in list(value) if isinstance(value, dict) else range(len(value)):
+    keys: Iterable[Any] = range(len(value))
+    if isinstance(value, dict):
+        keys = list(value)
+    for key in keys:
         yield value, key
         if isinstance(value[key], dict | list):
             yield from places_in(value[key])
@@ -229,9 +234,10 @@ def changed_lines(lines: list[bytes], source: random.Random) -> list[bytes]:
     """Repeat, remove, move or exchange whole lines."""
     lines = list(lines)
     for _ in range(source.choice([1, 2, 9])):
-        place, other = source.randrange(1, len(lines)), source.randrange(1, len(lines))
-        taken = lines.pop(place)
-        lines[other:other] = source.choice([[], [taken], [taken] * 3])
+        place = source.randrange(1, len(lines))
+        other = source.randrange(1, len(lines))
+        line = lines.pop(place)
+        lines[other:other] = [line] * source.choice([0, 1, 3])
     return lines
 
 
@@ -239,9 +245,11 @@ def changed_bytes(lines: list[bytes], source: random.Random) -> list[bytes]:
     """Change, remove or repeat some bytes, anywhere."""
     content = bytearray(b"".join(lines))
     for _ in range(source.choice([1, 3, 20, 200])):
-        place, length = source.randrange(80, len(content)), source.choice([0, 1, 1, 50])
-        new = source.choice([b"", bytes([source.randrange(256)]), bytes(content[80 : 80 + length])])
-        content[place : place + length] = new
+        place = source.randrange(80, len(content))
+        length = source.choice([0, 1, 1, 50])
+        random_byte = bytes([source.randrange(256)])
+        other_bytes = bytes(content[80 : 80 + length])
+        content[place : place + length] = source.choice([b"", random_byte, other_bytes])
     return bytes(content).splitlines(keepends=True)
 
 
@@ -258,20 +266,24 @@ def write_changed(seed: str, folder: Path) -> None:
     (folder / "x.tape").write_bytes(b"".join(lines))
 
 
-def renamed_texts(lines: list[bytes]) -> list[bytes]:
-    names: dict[bytes, bytes] = {}
-    found = []
-    for raw in lines:
-        for old, new in names.items():
-            raw = raw.replace(b'"%b"' % old, b'"%b"' % new)
-        if raw.startswith(b'{"text":"') and (parts := TEXT.match(raw)) is not None:
-            names[parts[1]] = text(parts[2])[1].encode()
-            raw = raw.replace(parts[1], names[parts[1]], 1)
-        found.append(raw)
-    return found
-
-
 TEXT = re.compile(rb'\{"text":"(\w+)","value":(.*),"sum":"[0-9a-f]*"\}\n\Z', re.DOTALL)
+
+
+def renamed_texts(lines: list[bytes]) -> list[bytes]:
+    """Return lines in which each text, and what names it, has the name that its value gives."""
+    new_names: dict[bytes, bytes] = {}
+    renamed: list[bytes] = []
+    for raw in lines:
+        for old, new in new_names.items():
+            raw = raw.replace(b'"%b"' % old, b'"%b"' % new)
+        match = TEXT.match(raw)
+        if match is not None:
+            old, value = match.groups()
+            _, digest = text(value)
+            new_names[old] = digest.encode()
+            raw = raw.replace(old, new_names[old], 1)
+        renamed.append(raw)
+    return renamed
 
 
 def changed_tapes(plan: Plan) -> Iterator[Case]:

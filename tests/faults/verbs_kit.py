@@ -107,11 +107,11 @@ def _step(verb: Verb, name: str, end: str, folder: Path) -> None:
     if name in CONTINUE:
         path = folder / f"{name}.tape"
         path.write_bytes(before)
-    told = "done"
+    ending = "done"
     try:
         verb(path)
     except LabError as error:
-        told = f"{type(error).__name__}: {error}"
-    assert re.match(end, told), told
-    assert len(told) < 20_000, "the error is too long to read"
+        ending = f"{type(error).__name__}: {error}"
+    assert re.match(end, ending), ending
+    assert len(ending) < 20_000, "the error is too long to read"
     assert (folder / "x.tape").read_bytes() == before, "the tape was changed"

@@ -125,7 +125,7 @@ def columns() -> Lines:
 def a_chart_for_each_column() -> Lines:
     yield run(1)
     yield turn(1, 0)
-    yield turn(1, 1, {"turn": 1} | {f"c{number}": 1.0 for number in range(300_000)})
+    yield turn(1, 1, {"turn": 1} | {f"c{number}": 1.0 for number in range(250_000)})
 
 
 def reruns_of_reruns() -> Lines:

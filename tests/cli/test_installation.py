@@ -72,6 +72,21 @@ def test_a_sign_that_the_terminal_lacks_is_a_question_mark(tmp_path: Path) -> No
     assert (status, page[0].endswith("2 ? 1")) == (0, True), page
 
 
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is full")
+def test_an_output_that_cannot_be_written_is_an_error_in_a_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: the output cannot be written: No space left on device\n"
+
+
 # --- the page, line by line, of installations that are made up ------------------------------------
 
 REQUIRED = """\

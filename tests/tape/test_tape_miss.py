@@ -117,6 +117,13 @@ def test_one_call_more_than_was_recorded_ends_a_replay_that_asks_and_writes_noth
     assert (bytes_in(tmp_path), asked(Simulation(config, llm_client=never))) == (before, [])
 
 
+def test_of_a_turn_of_many_calls_fifty_of_the_same_agent_are_compared() -> None:
+    others = [of("Ann", "something else entirely", str(number)) for number in range(49)]
+    assert "[-something" not in told(of("Ann", "a third line"), *others, of("Ann", "a line"))
+    too_late = [*others, others[0], of("Ann", "a third")]
+    assert "[-something" in told(of("Ann", "a third line"), *too_late)
+
+
 def test_a_turn_more_than_was_recorded_is_refused_with_the_way_out(path: Path) -> None:
     make_recorded(path, turns=2)
     replayed = replay(path)

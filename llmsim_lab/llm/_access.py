@@ -42,6 +42,7 @@ _SHORTEST_KEY = 8
 """Characters; what is shorter is no key, but what local servers are given in place of one."""
 _SHORTEST_MASKED = 4
 """Characters of a password, or another form of a secret; shorter ones are parts of many words."""
+_ESCAPE = re.compile(r"\\(?:u00([2-7][0-9a-fA-F])|/)")
 _LONGEST = 16_384
 """Characters of an address or a key: tokens of large identity services have some thousands."""
 _LOCAL = {
@@ -400,7 +401,14 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        if not self or not self._is_in(text):
+        if not self:
+            return text
+        if "\\" in text:
+            # JSON in a reply, which is read later, may write any letter as its number.
+            plain = _ESCAPE.sub(_unescaped, text)
+            if self._is_in(plain):
+                text = plain
+        if not self._is_in(text):
             return text
         return self._pattern.sub("***", text)
 
@@ -463,6 +471,14 @@ class Mask:
             for name, value in list(vars(cause).items()):
                 if isinstance(value, str):
                     setattr(cause, name, self.text(value))
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """Return the character that JSON may write as an escape, unless it has to."""
+    if escape[1] is None:
+        return "/"
+    character = chr(int(escape[1], 16))
+    return escape[0] if character in '"\\' else character
 
 
 def _lowered(text: str) -> str:

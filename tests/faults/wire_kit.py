@@ -163,6 +163,14 @@ def echoed_in_reply(protocol: Protocol, request: bytes) -> Iterator[bytes]:
     yield document(protocol.line(text[:half]) + protocol.line(text[half:]) + protocol.end)
 
 
+def echoed_in_escapes(protocol: Protocol, request: bytes) -> Iterator[bytes]:
+    """Send a reply whose JSON has the key as numbers of its characters."""
+    key = echo_of(request).rpartition(b" ")[2].decode()
+    escapes = "".join(f"\\u{ord(character):04x}" for character in key)
+    words = json.dumps({**WORDS, "reasoning": "KEY"}).replace("KEY", escapes)
+    yield document(protocol.line(json.dumps(words).encode()[1:-1]) + protocol.end)
+
+
 def error_in_errors() -> bytes:
     error: Any = "x"
     for _ in range(14):
@@ -332,6 +340,7 @@ FAULTS: dict[str, Fault] = {
     "key in place of a chunk": echoed(lambda key: CHUNKED + key + b"\r\n\r\n"),
     "key in no JSON": echoed(lambda key: CHUNKED + chunk(b"data: [%b\n" % key) + b"0\r\n\r\n"),
     "key in a reply, in two pieces": echoed_in_reply,
+    "key in a reply, in escapes": echoed_in_escapes,
 }
 """What is sent in answer to a chat, by what it is called."""
 

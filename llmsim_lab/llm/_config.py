@@ -106,8 +106,7 @@ class LLMConfig(Settings):
         if not is_time:
             raise ValueError(
                 f"keep_alive={brief(value)} is not a time: give seconds as a number, such as 600, "
-                "or a "
-                'text with units, such as "10m" or "1h30m"; -1 keeps the model loaded, and 0 '
+                'or a text with units, such as "10m" or "1h30m"; -1 keeps the model loaded, and 0 '
                 "unloads it at once"
             )
         return value

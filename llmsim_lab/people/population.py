@@ -30,7 +30,7 @@ Margins = Mapping[str, Mapping[object, float]]
 
 TAKEN = ("name", "state", "run", "turn", "turns", "persona", "persona_words")
 """What prompts have already, so that no column can be called so."""
-_MOST_PLAYERS = 1_000_000
+_MOST_PLAYERS = 100_000
 _NAMES_OF_WEIGHTS = frozenset(
     ("weight", "weights", "wgt", "wt", "pweight", "pweights", "sample_weight", "survey_weight")
 )
@@ -393,7 +393,7 @@ def _masks_of(
             )
         for value, share in shares.items():
             _plain(value, column)
-            real_number(f"the share of {column}={value!r}", share, least=0, most=1)
+            real_number(f"the share of {column}={brief(value)}", share, least=0, most=1)
         if abs(sum(shares.values()) - 1) > _NEAR:
             raise ConfigError(
                 f"the shares of {column} are {sum(shares.values()):g} together; they are 0 to 1, "

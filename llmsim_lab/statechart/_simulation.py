@@ -89,7 +89,8 @@ class SocialSimulation(Run[SocialState]):
         if scores > MOST_SCORES:
             raise ConfigError(
                 f"{len(self.config.population):,} users and feed.max_posts={self.feed.max_posts:,} "
-                f"are {scores:,} scores a turn; lower one of them, to at most {MOST_SCORES:,}"
+                f"are {scores:,} scores a turn, and at most {MOST_SCORES:,} are possible; take "
+                "fewer of one of them"
             )
         self._reply: Any = next_state_type(self.config.rationale)
         self.statechart = Statechart.load(

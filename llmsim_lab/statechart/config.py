@@ -94,9 +94,10 @@ def _shipped(name: str) -> list[dict[str, Any]]:
     return rows
 
 
-_MOST_USERS = 10_000
-"""A turn of so many takes half a second where rules answer."""
-MOST_SCORES = 2_500_000
+_MOST_USERS = 100_000
+_MOST_MADE = 10_000
+"""Users who are made from a number: a turn of so many takes half a second where rules answer."""
+MOST_SCORES = 20_000_000
 """Users times posts in circulation: each post has a score for each user, 8 bytes in some tables."""
 _Weight = Annotated[
     float,
@@ -156,8 +157,8 @@ def _users(users: object, info: ValidationInfo) -> object:
         return users
     # Not by pydantic: the type of the field is the list that this number stands for.
     users = whole_number("population", users)  # True is not a number
-    if not 1 <= users <= _MOST_USERS:
-        raise ValueError(f"a population of {users} is not possible; give 1 to {_MOST_USERS:,}")
+    if not 1 <= users <= _MOST_MADE:
+        raise ValueError(f"a population of {users} is not possible; give 1 to {_MOST_MADE:,}")
     shipped = _shipped("profiles")
     # A stream of its own, apart from the run's other draws, which have the same seed.
     rng = random.Random(f"population/{(info.data or {}).get('seed', 0)}")

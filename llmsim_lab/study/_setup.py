@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.files import as_path
-from llmsim_lab._util.text import log_event
+from llmsim_lab._util.text import counted, log_event
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.run import Run
@@ -26,7 +26,7 @@ from llmsim_lab.run.series import Series
 from llmsim_lab.study._files import StudyFiles
 from llmsim_lab.study._jobs import Leader, PlannedUnit, jobs_of, leaders_of
 from llmsim_lab.study._outcomes import Outcome, Outcomes, outcomes_of
-from llmsim_lab.study.design import LAST, Arm, Models, Play, World
+from llmsim_lab.study.design import LAST, MOST_RUNS, Arm, Models, Play, World
 from llmsim_lab.study.people import seats_of_people
 from llmsim_lab.study.playing import StudyPlayer, Unit
 
@@ -201,27 +201,26 @@ class StudySetup:
         )
 
 
-_MOST_RUNS = 50_000
-"""Of a study: each has a file, which is looked for when the study is made."""
 _MOST_ANSWERS = 1_000_000
 """Of a study that asks recorded situations again."""
 
 
-def _check_number(
+def _check_run_count(
     arms: int,
     units: int,
     samples: int,
 ) -> None:
     """Raise ConfigError if a study has too many runs."""
-    if arms * units > _MOST_RUNS:
+    if arms * units > MOST_RUNS:
         raise ConfigError(
-            f"{arms:,} arms and {units:,} seeds or situations are {arms * units:,} runs, and a "
-            f"study has at most {_MOST_RUNS:,}; take fewer of them, or make several studies"
+            f"{counted(arms, 'arm')} and {units:,} seeds or situations are {arms * units:,} runs, "
+            f"and a study has at most {MOST_RUNS:,}; take fewer of them, or make several studies"
         )
     if arms * units * samples > _MOST_ANSWERS:
         raise ConfigError(
-            f"{samples:,} samples of {units:,} situations in {arms:,} arms are "
-            f"{arms * units * samples:,}, and a study has at most {_MOST_ANSWERS:,}; take fewer"
+            f"{samples:,} samples of {units:,} situations in {counted(arms, 'arm')} are "
+            f"{arms * units * samples:,} answers, and a study has at most {_MOST_ANSWERS:,}; take "
+            "fewer samples"
         )
 
 
@@ -254,7 +253,7 @@ def set_up(
         ConfigError: a name or a level is wrong.
     """
     arms = world.arms()
-    _check_number(len(arms), len(planned_units), samples)
+    _check_run_count(len(arms), len(planned_units), samples)
     # Before anything is played: a wrong name or level would otherwise raise after hours.
     trial = world.checked(
         arms,

@@ -58,11 +58,14 @@ _LONGEST_LABEL = 40
 """Characters of a label that is made from a level."""
 MOST_SAMPLES = 10_000
 """Most samples of a situation; also the distance between the draws of two wordings in ``begin``."""
-_MOST_SEEDS = 100_000
-_MOST_ARMS = 512
-"""Of a study, each wording counted: a run of each is made before anything is played."""
-_MOST_SETTINGS = 12_500_000
-"""Characters in the configurations of all arms: five of 10,000 users."""
+MOST_RUNS = 50_000
+"""Of a study: each has a file, which is looked for when the study is made."""
+_MOST_ARMS = 1_000
+_MOST_SETTINGS = 10_000_000
+"""Characters in the settings of the runs that are made before anything is played, one for each arm
+and wording: four of 10,000 users."""
+_SHORT_SETTINGS = 10_000
+"""A run with few settings takes as long to make as one with so many characters."""
 _SPECIAL = ("model", "prompt", "players", "state", "interventions")
 """Factors that every world has beside its parameters."""
 _SET_BY_STUDY = {
@@ -249,7 +252,7 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
             "seeds",
             seeds,
             least=1,
-            most=_MOST_SEEDS,
+            most=MOST_RUNS,
         )
         return list(range(number))
     if not isinstance(seeds, Sequence) or not seeds:
@@ -714,12 +717,8 @@ class World:
         Raises:
             ConfigError: a level is wrong.
         """
-        wordings = sum(len(self.wordings(arm)) for arm in arms)
-        if wordings > _MOST_ARMS:
-            raise ConfigError(
-                f"the arms have {wordings:,} wordings of prompts in all, and a study has at most "
-                f"{_MOST_ARMS:,}; leave out some, or arms"
-            )
+        made = 0
+        settings = 0
         first: Run | None = None
         for arm in arms:
             try:
@@ -733,7 +732,13 @@ class World:
                     )
                     if first is None:
                         first = run
-                        _check_size(run, wordings)
+                    made += 1
+                    settings += max(len(text_of_model(run.config)), _SHORT_SETTINGS)
+                    if settings > _MOST_SETTINGS:
+                        raise ConfigError(
+                            f"with it {made:,} arms and wordings are tried, and with settings as "
+                            "long as these a study has no more; take fewer, or a smaller population"
+                        )
                     edits = edits_of(run)
                     # A recorded run has its prompts; a new run has them only when it asks.
                     if source is not None and isinstance(edits, PromptEdits):
@@ -744,17 +749,6 @@ class World:
         # Computed here, since a worker on another machine has no source files.
         self.code = first.code_digests
         return first
-
-
-def _check_size(run: Run, count: int) -> None:
-    """Raise ConfigError if so many runs like this one would take long to make."""
-    characters = len(text_of_model(run.config))
-    if count * characters > _MOST_SETTINGS:
-        raise ConfigError(
-            f"{count:,} arms, each with settings of {characters:,} characters, would be "
-            f"{count * characters:,} characters, and a study has at most {_MOST_SETTINGS:,}; "
-            "take fewer arms, or a smaller population"
-        )
 
 
 def _first_config(

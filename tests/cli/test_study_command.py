@@ -143,7 +143,7 @@ def test_failed_runs_end_it_with_status_1_and_are_named(lab: Run) -> None:
         (RULES.replace("outcome: inflation", "outcome: inflatin"), "line 9: outcome: outcome"),
         (RULES.replace("outcome:", "outcom:"), "line 9: outcom: unknown key; known here are"),
         (RULES.replace("seeds: 2", "seeds: 0"), "line 7: seeds: seeds=0 must be"),
-        (RULES.replace("seeds: 2", "seeds: 99000000000"), "a whole number, 1 to 100,000"),
+        (RULES.replace("seeds: 2", "seeds: 99000000000"), "a whole number, 1 to 50,000"),
         (RULES.replace("turns: 2", "turns: many"), "line 8: turns: Input should be a valid"),
         (RULES.replace("economic", "econmic"), "line 1: world: no kind of simulation"),
         (RULES.replace("economic", "nope.py:X"), "line 1: world: there is no file nope.py"),

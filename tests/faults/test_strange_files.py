@@ -93,6 +93,14 @@ YAML: dict[str, str | bytes] = {
     "weights": "llm: {model: 'embedded:/etc/passwd'}\n",
     "20,000 nations": f"nations: [{', '.join(f'N{at}' for at in range(20_000))}]\n",
     "a population": "kind: social\npopulation: 1000000000\n",
+    # The most that a number may ask for, just as a turn of it may take.
+    "10,000 users": "kind: social\npopulation: 10000\n",
+    "10,000 users by chance": "kind: social\npopulation: 10000\nplayers: random\n",
+    "4,000 topics": "kind: social\npopulation: ["
+    + ", ".join(f"{{name: U{at}, interests: [t{at}]}}" for at in range(4_000))
+    + "]\nseed_posts: ["
+    + ", ".join(f"{{author: x, text: y, topics: [t{at}]}}" for at in range(2_000))
+    + "]\n",
     "a population below": "kind: social\npopulation: {size: 1000000000}\n",
     **{
         f"people: {name}": f"nations: [A]\npopulation: {people}\n"
@@ -233,6 +241,8 @@ def test_a_changed_configuration_is_a_run_or_an_error(attack: Attack) -> None:
 # --- code and pickles beside ----------------------------------------------------------------------
 
 PLAYED = "fixed: {players: rule}\nseeds: 2\nturns: 1\n"
+LEVELS = ", ".join(str(at / 100) for at in range(100))
+OUTCOMES = ", ".join(f"o{at}: inflation" for at in range(10_000))
 STUDIES = {
     "a world beside": "world: pot.py:X\n",
     "a world elsewhere": "world: ../here/pot.py:X\n",
@@ -240,6 +250,9 @@ STUDIES = {
     "an entry": "world: evil\n",
     "aliases": f"{ALIASES}world: economic\nvary: {{a: *a8}}\n",
     "many seeds": "world: economic\nseeds: 100000000000\nturns: 1\n",
+    "100,000 runs": f"world: economic\n{PLAYED.replace('seeds: 2', 'seeds: 1000')}"
+    f"vary: {{gap_noise: [{LEVELS}]}}\n",
+    "10,000 outcomes": f"world: economic\n{PLAYED}outcome: {{{OUTCOMES}}}\n",
     "many arms": f"world: economic\n{PLAYED}vary: {{"
     + ", ".join(f"f{at}: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" for at in range(12))
     + "}\n",
@@ -270,6 +283,7 @@ def studies(plan: Plan) -> Iterator[Case]:
             else {**actions, "run": quietly("study", "x.yaml", "run")}
         )
 
+        # With a folder of its own, as if it had been begun: status and report then look at it.
         def write(folder: Path, content: str = content) -> None:
             write_yaml(content, folder)
             (folder / "x").mkdir()

@@ -159,7 +159,7 @@ def test_a_column_is_called_what_a_prompt_can_use(column: Any) -> None:
         ({"names": "Ann"}, "names='Ann' must be a list of texts"),
         ({"names": {"Ann", "Bo"}}, "must be a list of texts"),
         ({"names": [1, 2, 3]}, "names has 1, and a player's name is a text"),
-        ({"n": 10**30}, "1 to 1,000,000"),
+        ({"n": 10**30}, "1 to 100,000"),
         ({"weights": 3}, "weights=3 must be a column's name, or a list"),
         ({"weights": ["1", "2", "3"]}, "a weight='1' must be a finite number, and it is a text"),
         ({"words": "{{ age"}, "line 1: unexpected end of template"),

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from stat import S_ISREG
 
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, DataError
@@ -101,6 +102,24 @@ def is_there(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def bounded_bytes(path: Path, most: int) -> bytes:
+    """Return what a file of unknown origin holds.
+
+    Raises:
+        OSError: it cannot be read, has more than so many bytes, or is a pipe or a device, which may
+            have no end.
+    """
+    # Windows has no such flag; without it a pipe is waited for until somebody writes to it.
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(number, "rb") as file:  # noqa: PTH123 - of a number
+        if not S_ISREG(os.fstat(number).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most / 10**6:g} MB")
+    return content
 
 
 def path_from_home(name: str, value: object) -> Path:

@@ -24,8 +24,9 @@ from pydantic import Field
 
 from llmsim_lab._util.checks import plain_number, plain_numbers
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.files import as_path, bounded_bytes
 from llmsim_lab._util.html import safe
-from llmsim_lab._util.text import brief, listed
+from llmsim_lab._util.text import brief, clip, listed, whole_text
 from llmsim_lab.errors import ConfigError
 
 Verdict = Literal["right", "nearly", "wrong"]
@@ -43,6 +44,12 @@ _CLOSE = 10
 """Tolerances away from the answer, which are still nearly right."""
 _MOST_MEMBERS = 100
 """Of a set: each member takes a try of scrypt, and a hand-in's list may be as long as it likes."""
+_MOST_NEARLY = 50
+"""Of a question, each with a try too. A key has four more: a sign, percentages, a wider step."""
+_MOST_LETTERS = 10_000
+"""Of an answer in words: one character may stand for 18."""
+_MOST_BYTES = 2**22
+"""Of a key's file."""
 _LARGEST = 1e200
 """Of numbers: so that a step of the finest grid still has a number."""
 _MOST_DIGITS = 12
@@ -86,10 +93,10 @@ class KnownAnswer(Settings):
         text: what is said then, in a form that only this answer makes readable.
     """
 
-    width: float = 0
-    offset: float = 0
+    width: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    offset: Annotated[float, Field(allow_inf_nan=False)] = 0
     check: str
-    text: str = ""
+    text: Annotated[str, Field(pattern="^(?:[0-9a-f]{2})*$")] = ""
 
 
 class KeyQuestion(Settings):
@@ -105,11 +112,15 @@ class KeyQuestion(Settings):
     """
 
     kind: Kind
-    points: float = 1
+    points: Annotated[float, Field(allow_inf_nan=False)] = 1
     hint: str = ""
-    right: list[KnownAnswer]
-    nearly: list[KnownAnswer] = Field(default_factory=list)
-    members: list[KnownAnswer] = Field(default_factory=list)
+    right: Annotated[list[KnownAnswer], Field(max_length=1)]
+    nearly: Annotated[list[KnownAnswer], Field(max_length=_MOST_NEARLY + 4)] = Field(
+        default_factory=list
+    )
+    members: Annotated[list[KnownAnswer], Field(max_length=_MOST_MEMBERS)] = Field(
+        default_factory=list
+    )
 
 
 class LessonQuestion(Settings):
@@ -128,7 +139,7 @@ class LessonQuestion(Settings):
     name: str
     answer: Any = None
     tolerance: Annotated[float, Field(ge=0)] = 0
-    nearly: dict[Any, str] = Field(default_factory=dict)
+    nearly: Annotated[dict[Any, str], Field(max_length=_MOST_NEARLY)] = Field(default_factory=dict)
     hint: str = ""
     why: str = ""
     points: Annotated[float, Field(ge=0)] = 1
@@ -152,10 +163,11 @@ class AnswerKey(Settings):
         Raises:
             ConfigError: it is not there, or is not a key.
         """
-        if not Path(path).exists():
+        path = as_path("key", path)
+        if not path.exists():
             raise ConfigError(f"there is no file {path}")
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(bounded_bytes(path, _MOST_BYTES).decode())
             return cls(**content)
         except (OSError, ValueError, TypeError, RecursionError) as error:
             # Not why: it would be in the words of JSON and of fields that no user wrote.
@@ -170,9 +182,12 @@ class AnswerKey(Settings):
         Raises:
             ConfigError: there is no such question.
         """
-        name = str(question)
+        name = _name_of(question)
         if name not in self.questions:
-            raise ConfigError(f"there is no question {name}; there are {listed([*self.questions])}")
+            raise ConfigError(
+                f"there is no question {clip(whole_text(name), 60)}; there are "
+                f"{listed([*self.questions])}"
+            )
         key_question = self.questions[name]
         try:
             _form(key_question.kind, answer)
@@ -196,7 +211,7 @@ class AnswerKey(Settings):
                 )
         if key_question.kind == "set":
             items = list(plain_numbers(answer))
-            right_items = [item for item in items if self._is_member(name, key_question, item)]
+            right_items = self._members_in(name, key_question, items)
             # From half on; with less a list is more wrong than nearly right.
             if items and 2 * len(right_items) >= len(items):
                 text = (
@@ -214,16 +229,22 @@ class AnswerKey(Settings):
             text=key_question.hint,
         )
 
-    def _is_member(
+    def _members_in(
         self,
         name: str,
         key_question: KeyQuestion,
-        item: object,
-    ) -> bool:
-        for member in key_question.members:
-            if self._text_if_equal(name, "words", member, item) is not None:
-                return True
-        return False
+        items: list[object],
+    ) -> list[object]:
+        """Return which items belong to a set; none if most of them cannot."""
+        checks = {member.check for member in key_question.members}
+        # Each takes a try, and a hand-in may have many more than there are members.
+        if len(items) > 2 * len(checks):
+            return []
+        return [
+            item
+            for item in items
+            if _check(_secret(f"{self.salt} {name}", "words", item, 0.0, 0.0)) in checks
+        ]
 
     def _text_if_equal(
         self,
@@ -233,17 +254,20 @@ class AnswerKey(Settings):
         answer: object,
     ) -> str | None:
         """Return what is said of a known answer; None if the answer is another one."""
-        secret = _secret(
-            f"{self.salt} {name}",
-            kind,
-            answer,
-            entry.width,
-            entry.offset,
-        )
+        try:
+            secret = _secret(
+                f"{self.salt} {name}",
+                kind,
+                answer,
+                entry.width,
+                entry.offset,
+            )
+        except TypeError:  # steps in which no number lies, which no lesson's key has
+            return None
         if _check(secret) != entry.check:
             return None
         padded = bytes.fromhex(entry.text)
-        return _padded(padded, secret).decode()
+        return _padded(padded, secret).decode(errors="replace")
 
 
 def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
@@ -258,7 +282,7 @@ def key_of(questions: Iterable[LessonQuestion]) -> AnswerKey:
     for question in questions:
         try:
             in_key[question.name] = _in_key(salt, question)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             if isinstance(error, ConfigError):
                 raise
             # An answer that is NaN, or a nearly right one that is of another kind.
@@ -327,6 +351,11 @@ def _kind_of(question: LessonQuestion) -> Kind:
             f"grade_answer({question.name}, ...) in the teacher's notebook"
         )
     if isinstance(answer, list):
+        if len(answer) > _MOST_MEMBERS:
+            raise ConfigError(
+                f"question {question.name} has an answer of {len(answer):,} members; a set has at "
+                f"most {_MOST_MEMBERS}: ask for fewer"
+            )
         return "set"
     if isinstance(answer, bool | str):
         return "words"
@@ -371,7 +400,10 @@ def _form(
     text = _number_text(number)
     if not width:
         return text
-    return str(math.floor((number - offset) / width))
+    step = (number - offset) / width
+    if not math.isfinite(step):
+        raise TypeError(f"the answer is too large for steps of {width:g}")
+    return str(math.floor(step))
 
 
 def _number_text(number: Number) -> str:
@@ -384,6 +416,10 @@ def _number_text(number: Number) -> str:
 
 def _plain_text(answer: str) -> str:
     """Return the letters and digits of a text, without case."""
+    if len(answer) > _MOST_LETTERS:
+        raise TypeError(
+            f"the answer has {len(answer):,} characters; at most {_MOST_LETTERS:,} count"
+        )
     # One form for letters that can be written in two ways, such as those with accents.
     text = unicodedata.normalize("NFKC", answer).casefold().strip()
     try:
@@ -415,7 +451,8 @@ def _secret(
     offset: float,
 ) -> bytes:
     # The grid is in it: one step's number in two grids would be one pad for two texts.
-    whole_salt = f"{salt} {width!r} {offset!r}".encode()
+    # A key's file may be anybody's, and have half characters.
+    whole_salt = f"{salt} {width!r} {offset!r}".encode(errors="surrogatepass")
     form = _form(kind, answer, width, offset)
     # Slow on purpose: a student can try all whole numbers up to a thousand, but waits for it.
     return hashlib.scrypt(
@@ -442,6 +479,11 @@ def _padded(text: bytes, secret: bytes) -> bytes:
     return bytes(byte ^ pad_byte for byte, pad_byte in pairs)
 
 
+def _name_of(question: object) -> str:
+    """Return a question's name, which may be given as a number."""
+    return question if isinstance(question, str) else brief(question)
+
+
 def grade_answer(
     question: str | int,
     answer: object,
@@ -459,13 +501,15 @@ def grade_answer(
         ConfigError: there is no key, or no such question.
     """
     if answer is ...:  # as the student's version has it
-        return Graded(question=str(question), verdict="wrong", text="There is no answer yet.")
+        return Graded(question=_name_of(question), verdict="wrong", text="There is no answer yet.")
     answer = plain_numbers(plain_number(answer))
     # Also where there is no key: who grades the notebook compares with a key of their own.
-    recorded.append((str(question), answer))
+    recorded.append((_name_of(question), answer))
     if is_recording:
         return Graded(
-            question=str(question), verdict="right", text="It is what the key is made of."
+            question=_name_of(question),
+            verdict="right",
+            text="It is what the key is made of.",
         )
     if key is None:
         keys = sorted(Path().glob("*.key"))

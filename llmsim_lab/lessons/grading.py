@@ -25,7 +25,7 @@ from llmsim_lab._util.files import as_path, temporary_folder, write_file
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import checked, dumps, flat, plain
 from llmsim_lab._util.tables import columns_of, csv_text, frame_of
-from llmsim_lab._util.text import counted, error_text, few, listed, number
+from llmsim_lab._util.text import clip, counted, error_text, few, listed, number, whole_text
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lessons.answers import AnswerKey, Graded
 from llmsim_lab.lessons.limits import (
@@ -37,7 +37,7 @@ from llmsim_lab.lessons.limits import (
     size_of,
 )
 from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
-from llmsim_lab.lessons.pages import link_to, reading_of, table_of
+from llmsim_lab.lessons.pages import file_stem, link_to, reading_of, shown_name, table_of
 from llmsim_lab.llm import Tape
 from llmsim_lab.run.page import write_page
 from llmsim_lab.tape import RunInfo, verify
@@ -49,8 +49,11 @@ _MOST_BYTES = 5 * 10**8
 _MOST_FILES = 10_000
 """Of a hand-in, which is copied to be played."""
 _MOST_TAPE_BYTES = 2 * 10**8
+_MOST_TAPES = 200
 _MOST_WAITS = 5
-"""How often a hand-in may take as long as one of its notebooks may."""
+"""Of a hand-in's notebooks together: so often the time of one."""
+_MOST_FAULTS = 20
+_LONGEST_FAULT = 1_000
 HAND_IN = ProcessLimits(
     cpu_s=60,
     wall_s=300,
@@ -165,13 +168,12 @@ class Grades(list[HandIn]):
         for hand_in in self:
             try:
                 reading = reading_of(hand_in.name, hand_in.tapes)
-            except LabError as error:
-                # One hand-in must not keep the others from their pages.
-                hand_in.faults.append(f"its runs cannot be shown: {error!s:.200}")
+            except Exception as error:  # noqa: BLE001 - it must not cost the others their pages
+                hand_in.faults.append(f"its runs cannot be shown: {clip(error_text(error), 200)}")
                 reading = None
             view = join(_parts_of(hand_in), between="\n")
             write_page(
-                folder / "pages" / f"{hand_in.name}.html",
+                folder / "pages" / f"{file_stem(hand_in.name)}.html",
                 reading,
                 title=hand_in.name,
                 print_view=view,
@@ -283,7 +285,7 @@ def _judged(
     handed_out: Sequence[Path],
     limits: ProcessLimits,
 ) -> HandIn:
-    hand_in = HandIn(name=name, most_points=_most_points(expected.answers))
+    hand_in = HandIn(name=shown_name(name), most_points=_most_points(expected.answers))
     try:
         _judge(
             hand_in,
@@ -300,6 +302,10 @@ def _judged(
         # Its line of the table may be what failed, by what its runs say of themselves.
         hand_in.runs.clear()
         hand_in.tapes.clear()
+    # As a line of a table can hold them: some have words of tapes and of code.
+    hand_in.faults = [
+        clip(whole_text(fault), _LONGEST_FAULT) for fault in few(hand_in.faults, _MOST_FAULTS)
+    ]
     return hand_in
 
 
@@ -316,13 +322,14 @@ def _judge(
     entries = list(entries_in(source, _MOST_FILES))
     if sum(map(size_of, entries)) > _MOST_BYTES:
         raise HandInFault(f"it has more than {_MOST_BYTES // 10**6:,} MB")
-    until = time.monotonic() + _MOST_WAITS * limits.wall_s
-    for path in _tapes_of(Path(entry.path) for entry in entries):
-        _in_time(until)
+    tapes = _tapes_of(Path(entry.path) for entry in entries)
+    if len(tapes) > _MOST_TAPES:
+        raise HandInFault(f"it has {len(tapes):,} tapes; at most {_MOST_TAPES} are looked at")
+    for path in tapes:
         _verify(
             hand_in,
             path,
-            str(path.relative_to(source)),
+            shown_name(str(path.relative_to(source))),
             handed_out,
         )
     hand_in.faults += design_faults(hand_in.runs, expected)
@@ -339,25 +346,11 @@ def _judge(
             raise HandInFault(f"its folder cannot be read: {error!s:.200}") from error
         # Before the notebooks, which may write over what was handed in.
         _replay(hand_in, source, copy, limits)
-        for notebook in _files_in(copy, ".ipynb"):
-            if ".ipynb_checkpoints" not in notebook.parts:
-                _in_time(until)
-                _run(
-                    hand_in,
-                    notebook,
-                    str(notebook.relative_to(copy)),
-                    limits,
-                )
+        _run_notebooks(hand_in, copy, limits)
     if not hand_in.tape_count and not hand_in.notebooks and not hand_in.faults:
         hand_in.faults.append("it has neither tapes nor notebooks of its own")
     if expected.answers is not None:
         _grade_answers(hand_in, expected.answers)
-
-
-def _in_time(until: float) -> None:
-    """Raise HandInFault when a hand-in took its time: it may have thousands of notebooks."""
-    if time.monotonic() > until:
-        raise HandInFault(f"it took more than {_MOST_WAITS} times what one notebook may take")
 
 
 def _files_in(copy: Path, suffix: str) -> list[Path]:
@@ -452,6 +445,29 @@ def _depth(path: Path) -> int:
     return len(path.parts)
 
 
+def _run_notebooks(
+    hand_in: HandIn,
+    copy: Path,
+    limits: ProcessLimits,
+) -> None:
+    until = time.monotonic() + _MOST_WAITS * limits.wall_s
+    for notebook in _files_in(copy, ".ipynb"):
+        if ".ipynb_checkpoints" in notebook.parts:
+            continue
+        # There may be thousands. What was answered until then counts.
+        if time.monotonic() > until:
+            hand_in.faults.append(
+                f"its notebooks took {_MOST_WAITS} times what one of them may take"
+            )
+            return
+        _run(
+            hand_in,
+            notebook,
+            shown_name(str(notebook.relative_to(copy))),
+            limits,
+        )
+
+
 def _run(
     hand_in: HandIn,
     notebook: Path,
@@ -459,8 +475,9 @@ def _run(
     limits: ProcessLimits,
 ) -> None:
     # One that ran before may have put a link in its place, or in that of its folder.
-    if os.path.realpath(notebook) != str(notebook):
-        raise HandInFault(f"{place} is no longer a file")
+    if os.path.realpath(notebook) != str(notebook) or not notebook.is_file():
+        hand_in.faults.append(f"{place} is not a file")
+        return
     with LimitedProcess(notebook.parent, limits) as process:
         result = run_notebook(process, notebook)
     hand_in.notebooks[place] = result
@@ -538,7 +555,7 @@ def _model_of(run: RunInfo) -> _Model:
         words = f"{words} ({asked_for})"
     # By its weights' digest and all settings but the seed: names are not enough.
     identity = [run.manifest["model"], settings]
-    return _Model(words, dumps(plain(identity)))
+    return _Model(whole_text(words), dumps(plain(identity)))
 
 
 def _seeds_of(runs: Iterable[RunInfo]) -> list[str]:
@@ -564,7 +581,7 @@ def arms_of(runs: Sequence[RunInfo]) -> dict[str, list[RunInfo]]:
     arms: dict[str, list[RunInfo]] = {}
     for run, values in zip(runs, values_by_run, strict=True):
         parts = [f"{name}={values.get(name, 'none')}" for name in differing]
-        label = ", ".join(parts).replace('"', "")
+        label = whole_text(", ".join(parts).replace('"', ""))
         arms.setdefault(label, []).append(run)
     return arms
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.files import as_path
@@ -270,11 +270,20 @@ class LimitedProcess:
 def request_line(request: Mapping[str, object]) -> bytes:
     """Return a request as ``_child.py`` reads it."""
     # By pydantic, which writes states too.
-    line = to_json(
-        request,
-        fallback=str,
-        inf_nan_mode="constants",
-    )
+    try:
+        line = to_json(
+            request,
+            fallback=str,
+            inf_nan_mode="constants",
+        )
+    except PydanticSerializationError:
+        # A file's name that is not UTF-8 has half characters, which only escapes can say.
+        plain_request = to_jsonable_python(
+            request,
+            fallback=str,
+            inf_nan_mode="constants",
+        )
+        line = json.dumps(plain_request).encode()
     return line + b"\n"
 
 

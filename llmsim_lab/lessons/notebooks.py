@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.config import yaml_value
-from llmsim_lab._util.files import as_path, temporary_folder
+from llmsim_lab._util.files import as_path, bounded_bytes, temporary_folder
+from llmsim_lab._util.text import whole, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.answers import AnswerKey, LessonQuestion, key_of
 from llmsim_lab.lessons.limits import HandInFault, LimitedProcess, ProcessLimits
@@ -38,6 +39,8 @@ _TEACHER = ProcessLimits(
 )
 """Of the teacher's own notebook, which is trusted."""
 _ANSWERS = "answers.json"
+_MOST_BYTES = 10**7
+"""Of a notebook: a plot in its outputs takes some 50 kB."""
 
 Cell = dict[str, Any]
 
@@ -68,6 +71,31 @@ def cells_of(notebook: Path, shown_as: str = "") -> list[Cell]:
         ConfigError: it is no notebook.
     """
     name = shown_as or str(notebook)
+    content = _content_of(notebook, name)
+    try:
+        cells = []
+        for cell in content["cells"]:
+            # A source is a text or its lines: nbformat allows both.
+            parts = {
+                "cell_type": cell["cell_type"],
+                "metadata": dict(cell.get("metadata", {})),
+                # No file can hold half characters, nor code that is run.
+                "source": whole_text("".join(cell["source"])),
+            }
+            cells.append({**cell, **parts})
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise _not_a_notebook(name) from error
+    return cells
+
+
+def _not_a_notebook(name: str) -> ConfigError:
+    return ConfigError(
+        f"{name} is not a notebook: it has no list of cells; save it anew in Jupyter"
+    )
+
+
+def _content_of(notebook: Path, name: str) -> Any:
+    """Return what a notebook's file holds."""
     if not notebook.exists():
         raise ConfigError(f"there is no file {name}")
     if notebook.is_dir():
@@ -75,16 +103,8 @@ def cells_of(notebook: Path, shown_as: str = "") -> list[Cell]:
             f"{name} is a folder; name the notebook in it: {Path(name) / 'lesson.ipynb'}"
         )
     try:
-        content = json.loads(notebook.read_text(encoding="utf-8"))
-        cells = []
-        for cell in content["cells"]:
-            # A source is a text or its lines: nbformat allows both.
-            parts = {
-                "cell_type": cell["cell_type"],
-                "metadata": dict(cell.get("metadata", {})),
-                "source": "".join(cell["source"]),
-            }
-            cells.append({**cell, **parts})
+        content = bounded_bytes(notebook, _MOST_BYTES)
+        return json.loads(content.decode())
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
     except json.JSONDecodeError as error:
@@ -92,11 +112,8 @@ def cells_of(notebook: Path, shown_as: str = "") -> list[Cell]:
             f"{name} is not a notebook, or only a part of one: it breaks off or is broken in line "
             f"{error.lineno}; save it anew in Jupyter"
         ) from error
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise ConfigError(
-            f"{name} is not a notebook: it has no list of cells; save it anew in Jupyter"
-        ) from error
-    return cells
+    except (ValueError, RecursionError) as error:
+        raise _not_a_notebook(name) from error
 
 
 def run_notebook(
@@ -250,10 +267,10 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
         if version == "student":
             version_cells = student_cells
         # The rest of the file, such as its kernel, stays as the teacher has it.
-        content = json.loads(source.read_text(encoding="utf-8"))
+        content = _content_of(source, str(source))
         content["cells"] = version_cells
         notebook = json.dumps(
-            content,
+            whole(content),
             indent=1,
             ensure_ascii=False,
         )

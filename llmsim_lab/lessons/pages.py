@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +19,9 @@ from llmsim_lab.run.recorded import run_on_tape
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_LONGEST_STEM = 200
+"""In bytes: a name has at most 255, and an ending is added to it."""
 
 
 def table_of(frame: pd.DataFrame, caption: str) -> Markup:
@@ -37,9 +41,24 @@ def _cell(value: object) -> object:
     return value
 
 
-def link_to(page: str) -> Markup:
-    """Return a paragraph with a link to a page in the folder ``pages``, by its name."""
-    return Markup('<p><a href="pages/{}.html">{}</a></p>').format(quote(page), page)
+def shown_name(name: str) -> str:
+    """Return a file's name as UTF-8 can hold it; names from old zip files may be in Latin-1."""
+    # Escaped, so that two names stay two.
+    return name.encode(errors="backslashreplace").decode()
+
+
+def file_stem(name: str) -> str:
+    """Return what a file of a name begins with: the name, unless that leaves no room for more."""
+    as_bytes = name.encode()
+    if len(as_bytes) <= _LONGEST_STEM:
+        return name
+    digest = hashlib.sha256(as_bytes).hexdigest()
+    return f"{name[:40]}-{digest[:12]}"
+
+
+def link_to(name: str) -> Markup:
+    """Return a paragraph with a link to the page of a name in the folder ``pages``."""
+    return Markup('<p><a href="pages/{}.html">{}</a></p>').format(quote(file_stem(name)), name)
 
 
 def reading_of(

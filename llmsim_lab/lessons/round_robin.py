@@ -34,7 +34,7 @@ from llmsim_lab.lessons.limits import (
     ProcessLimits,
     paths_in,
 )
-from llmsim_lab.lessons.pages import link_to, reading_of, table_of
+from llmsim_lab.lessons.pages import file_stem, link_to, reading_of, shown_name, table_of
 from llmsim_lab.run import Question, Run
 from llmsim_lab.run.page import write_page
 
@@ -479,7 +479,7 @@ def _files_of(players: Mapping[str, str | Path]) -> dict[str, Path]:
         if not file.is_file():
             raise ConfigError(f"there is no file {file} of player {name!r}")
         # Each player has a page of its name.
-        if Path(name).name != name:
+        if Path(name).name != name or "\0" in name or shown_name(name) != name:
             raise ConfigError(f"a player is called {name!r}, which no file can be; rename it")
     return files
 
@@ -494,9 +494,9 @@ def _files_in(
     for path in paths_in(folder):
         # Also a folder that is called so, or a link that leads nowhere: such a player is out.
         if path.suffix == ".py":
-            files[path.stem] = path
+            files[shown_name(path.stem)] = path
         else:
-            left_out.append(path.name)
+            left_out.append(shown_name(path.name))
     if left_out:
         say(f"Left out of {folder}, since a hand-in is a file that ends in .py: {listed(left_out)}")
     return files
@@ -569,9 +569,9 @@ def _pairs(
         tape = None
         if folder is not None:
             # Joined to one name, "Ann and Bob" who met Cy would be Ann who met "Bob and Cy".
-            of_first = Path(folder) / "matches" / first.name
+            of_first = Path(folder) / "matches" / file_stem(first.name)
             of_first.mkdir(parents=True, exist_ok=True)
-            tape = of_first / f"{second.name}.tape"
+            tape = of_first / f"{file_stem(second.name)}.tape"
         pairs.append(
             _Pair(
                 game=game,
@@ -830,7 +830,7 @@ class Standings:
             effects = str(self.effects())
             parts += [styled(line, tag="p") for line in effects.splitlines()]
             for player in self.to_frame()["player"]:
-                self._page_of(player, folder / "pages" / f"{player}.html")
+                self._page_of(player, folder / "pages" / f"{file_stem(player)}.html")
                 parts.append(link_to(player))
         view = join(parts, between="\n")
         return write_page(

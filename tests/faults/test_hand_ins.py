@@ -25,6 +25,9 @@ from llmsim_lab.lessons.answers import LessonQuestion, key_of
 pytestmark = pytest.mark.process
 
 LIMITS = ProcessLimits(cpu_s=2, wall_s=20, memory_mb=400)
+LONG_NAME = os.fsdecode(b"M\xfcller" + 245 * b"n")
+"""In Latin-1, as old archives have names, and so long that an ending leaves little room."""
+SHOWN_NAME = LONG_NAME.replace("\udcfc", "\\udcfc")
 SPY = """import os, pathlib
     found = [name for name in os.environ if 'KEY' in name]
     """
@@ -97,11 +100,20 @@ def play(kinds: list[str], folder: Path) -> None:
     players.mkdir()
     for number, kind in enumerate(kinds):
         (players / f"bad{number}.py").write_text(code_of(PLAYERS[kind], folder / "mine.txt"))
-    (players / "good.py").write_text("def play(question):\n    return 'C'\n")
+    for name in ("good", LONG_NAME):
+        (players / f"{name}.py").write_text("def play(question):\n    return 'C'\n")
     sys.path.insert(0, str(data_path("templates")))
     world = importlib.import_module("prisoners_dilemma").PrisonersDilemma
-    found = tournament(players, world, rounds=2, seeds=1, also=["random"], limits=LIMITS)
-    assert sorted(found.to_frame()["player"]) == ["good", "random"]
+    found = tournament(
+        players,
+        world,
+        rounds=2,
+        seeds=1,
+        also=["random"],
+        folder=folder / "played",
+        limits=LIMITS,
+    )
+    assert sorted(found.to_frame()["player"]) == [SHOWN_NAME, "good", "random"]
     assert len(str(found)) < 5_000
     nobody_left(folder)
     faults = {forfeit.player: forfeit.fault for forfeit in found.forfeits}
@@ -163,6 +175,11 @@ HAND_INS: dict[str, Callable[[Path], object]] = {
         for name, value in ODD.items()
     },
     "prompts without digests": made_up({"prompts": {"p": {}}}),
+    "half a character in a model's name": made_up({"model": {"name": "\ud800"}}),
+    "a tape whose name is not UTF-8": lambda folder: (
+        made_up({})(folder),
+        (folder / "x.tape").rename(folder / f"{LONG_NAME[:9]}.tape"),
+    ),
     "code that is a list": made_up({"code": {"file": [1]}}),
     "seeds of two types": made_up({"seed": "1"}, {"seed": 2}),
     "seeds and none": made_up({"seed": None}, {"seed": 2}),
@@ -227,9 +244,10 @@ def judge(kinds: list[str], folder: Path) -> None:
         bad = folder / "in" / f"bad{number}"
         bad.mkdir(parents=True)
         HAND_INS[kind](bad)
-    good = folder / "in" / "good"
-    good.mkdir(parents=True)
-    notebook("grade_answer(1, 0.5)")(good)
+    for name in ("good", LONG_NAME):
+        good = folder / "in" / name
+        good.mkdir(parents=True)
+        notebook("grade_answer(1, 0.5)")(good)
     limits = ProcessLimits(cpu_s=8, wall_s=200, memory_mb=1_000, printed=10**6)
     grades = grade(folder / "in", key=folder / "lesson.key", world=WORLD, limits=limits)
     grades.write(folder / "out")
@@ -238,6 +256,7 @@ def judge(kinds: list[str], folder: Path) -> None:
     nobody_left(folder)
     found = {hand_in.name: [hand_in.points, hand_in.faults] for hand_in in grades}
     assert found.pop("good") == [1, []]
+    assert found.pop(SHOWN_NAME) == [1, []]
     (folder / "found.json").write_text(json.dumps(found))
 
 

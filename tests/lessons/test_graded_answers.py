@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,11 @@ def graded(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (3, list(range(5_000)), "3: not yet. the answer has 5,000 members; at most 100 count"),
         (3, list(range(100)), "3: not yet."),
         (1, "a half", "1: not yet. the answer is a number"),
+        (
+            2,
+            "\ufdfa" * 10_001,
+            "2: not yet. the answer has 10,001 characters; at most 10,000 count",
+        ),
         (2, " tit-for-tat.", "2: right."),
         (2, "Always C", "2: nearly. it is kind, and too kind"),
         (3, {"Cy", "Bob", "ann"}, "3: right."),
@@ -120,6 +126,55 @@ def test_a_number_that_is_not_whole_needs_a_tolerance() -> None:
         key_of([LessonQuestion(name="1", answer=0.25)])
     with pytest.raises(ConfigError, match=r"question 1 has the answer nan.*of another kind"):
         key_of([LessonQuestion(name="1", answer=float("nan"), tolerance=1)])
+
+
+def test_an_answer_has_as_many_members_and_near_ones_as_can_be_tried() -> None:
+    members = [f"member {number}" for number in range(100)]
+    nearly = {f"nearly {number}": "" for number in range(50)}
+    key = key_of(
+        [
+            LessonQuestion(name="set", answer=members),
+            LessonQuestion(name="words", answer="yes", nearly=nearly),
+        ]
+    )
+    assert key.grade("set", members[:60]).verdict == "nearly"
+    assert key.grade("words", "nearly 49").verdict == "nearly"
+    with pytest.raises(ConfigError, match="an answer of 101 members; a set has at most 100"):
+        key_of([LessonQuestion(name="set", answer=[*members, "one more"])])
+    with pytest.raises(ConfigError, match="nearly: Dictionary should have at most 50 items"):
+        LessonQuestion(name="words", answer="yes", nearly={**nearly, "one more": ""})
+
+
+MADE_UP = [
+    ("width", -1),
+    ("width", float("nan")),
+    ("text", "not hexadecimal"),
+    ("text", "00" * 2**22),
+    ("check", [1]),
+]
+
+
+def written(key: str, part: str, value: object, folder: Path) -> Path:
+    content = json.loads(key)
+    content["questions"]["1"]["right"][0][part] = value
+    path = folder / "made_up.key"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(("part", "value"), MADE_UP)
+def test_a_made_up_key_is_named(part: str, value: object, key: str, tmp_path: Path) -> None:
+    made_up = written(key, part, value, tmp_path)
+    with pytest.raises(ConfigError, match=r"made_up\.key is not the key of a lesson"):
+        grade_answer(1, 0.5833, key=made_up)
+
+
+@pytest.mark.parametrize(("part", "value"), [("width", 1e-320), ("offset", 1e308)])
+def test_nothing_is_right_by_steps_in_which_no_number_lies(
+    part: str, value: object, key: str, tmp_path: Path
+) -> None:
+    made_up = written(key, part, value, tmp_path)
+    assert grade_answer(1, 0.5833, key=made_up).verdict == "nearly"
 
 
 def test_what_is_missing_is_said(graded: Any) -> None:

@@ -95,6 +95,7 @@ def test_a_question_that_is_wrong_is_named_with_its_cell(
     ("code", "said"),
     [
         ("share = 0.25  # SOLUTION", "has no question: call grade_answer"),
+        ("grade_answer(1, 1e999)", "question 1 has the answer inf"),
         ("1 / 0", "does not run, so that nothing is known to be right: cell 2: ZeroDivisionError"),
         ("grade_answer(1, 3)  # SOLUTION", "no grade_answer left in the student's version"),
     ],

@@ -5,13 +5,27 @@ Defaults are here too: a run that leaves a setting out is another run when its d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from llmsim_lab import (
+    LLMConfig,
+    Person,
+    Prompt,
+    ScriptedBackend,
+    TaylorRuleAgent,
+    connect,
+    initial_state,
+)
 from llmsim_lab.assistant import AgentEngineConfig, Chat
 from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.economy import TaylorRule
+from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.llm.client import checked_client
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.statechart import SocialSimulation
 
@@ -52,6 +66,11 @@ LIMITS: list[tuple[Any, list[Values], list[Values]]] = [
         SocialSimulation,
         [user(interests=["t" * 60]), story(text="t" * 5000), {"seed_posts": 25}],
         [user(interests=["t" * 61]), story(text="t" * 5001), {"seed_posts": 26}, story(topics=[])],
+    ),
+    (
+        SocialSimulation,
+        [user(interests=["t"] * 200), story(topics=["t"] * 200), {"population": 10_000}],
+        [user(interests=["t"] * 201), story(topics=["t"] * 201), {"population": 10_001}],
     ),
     (
         SocialSimulation,
@@ -153,3 +172,59 @@ def test_the_defaults_of_each_world_are_those_that_its_recorded_runs_had() -> No
     ]
     assert (crisis["turns"], crisis["max_events"], crisis["stable_first"]) == (6, 3, True)
     assert defaults_of(Chat, "turns", user_id="ann") == {"turns": 1000}
+
+
+class Unprintable:
+    """A value whose own code raises."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+LISTS_IN_ONE_ANOTHER: list[object] = []
+for _ in range(5_000):
+    LISTS_IN_ONE_ANOTHER = [LISTS_IN_ONE_ANOTHER]
+ODD_VALUES = [
+    10**400,
+    10**5_000,
+    LISTS_IN_ONE_ANOTHER,
+    np.arange(3.0),
+    pd.NA,
+    Unprintable(),
+    b"\xff",
+    range(10**12),
+]
+MAKERS: dict[str, Callable[[Any], object]] = {
+    "a prompt": lambda odd: Prompt(odd),
+    "a prompt's system": lambda odd: Prompt("x", system=odd),
+    "a prompt's name": lambda odd: Prompt("x", name=odd),
+    "prompts of a run": lambda odd: Simulation(prompts=odd),
+    "a configuration": lambda odd: Simulation(odd),
+    "players": lambda odd: Simulation(players=odd),
+    "nations": lambda odd: Simulation(nations=odd),
+    "interventions": lambda odd: Simulation(interventions=odd),
+    "a context window": lambda odd: LLMConfig(num_ctx=odd),
+    "how long to think": lambda odd: LLMConfig(think=odd),
+    "how long to keep": lambda odd: LLMConfig(keep_alive=odd),
+    "a client": lambda odd: checked_client(odd, "llm_client"),
+    "a script": lambda odd: ScriptedBackend(odd),
+    "a person": lambda odd: Person(stand_in=odd),
+    "a model": lambda odd: connect(odd, quiet=True),
+    "a rule": lambda odd: TaylorRule(neutral_real_rate=odd),
+    "a quarter": lambda odd: initial_state(odd),
+    "an agent's name": lambda odd: TaylorRuleAgent(odd),
+    "an agent's limits": lambda odd: TaylorRuleAgent(limits=odd),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_value_of_whatever_kind_is_taken_or_is_an_error_that_can_be_read(
+    make: Callable[[Any], object],
+) -> None:
+    messages: list[str] = []
+    for odd in ODD_VALUES:
+        try:
+            repr(make(odd))
+        except LabError as error:
+            messages.append(str(error))
+    assert max(map(len, messages)) < 2_000

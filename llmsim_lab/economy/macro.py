@@ -12,7 +12,7 @@ Here the data must be published first, so that everything comes one quarter late
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, exp, floor, inf, isfinite
@@ -21,7 +21,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
+from llmsim_lab._util.checks import plain_number
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, EconomyError
 from llmsim_lab.models import GlobalState, MacroLags
 from llmsim_lab.types import Rate, Value
@@ -345,6 +347,10 @@ def _check(state: GlobalState) -> None:
             )
 
 
+_LARGEST = 10**300
+"""Of whole numbers: a little below the largest float."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaylorRule:
     """The 1993 rule; ``output_gap_weight=1.0`` gives the variant that Taylor (1999) discusses.
@@ -374,6 +380,14 @@ class TaylorRule:
     inertia: float = 0.0
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = plain_number(getattr(self, field.name))
+            # A bound may be infinite; with a whole number beyond all floats nothing is calculated.
+            is_number = isinstance(value, float) or (
+                isinstance(value, int) and abs(value) < _LARGEST
+            )
+            if not is_number:
+                raise ConfigError(f"{field.name}={brief(value)} of a TaylorRule must be a number")
         if not 0 <= self.inertia < 1:
             raise ConfigError(f"inertia={self.inertia} must be from 0 to below 1")
 

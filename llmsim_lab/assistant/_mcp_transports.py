@@ -28,12 +28,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from llmsim_lab._util.text import log_event
-from llmsim_lab.llm.wire_limits import (
-    BoundedNetwork,
-    TooMuchSentError,
-    proxy_url,
-    reading_head,
-)
+from llmsim_lab.llm.wire_limits import TooMuchSentError, bound, proxy_url, reading_head
 
 logger = logging.getLogger(__name__)
 
@@ -353,8 +348,7 @@ class _BoundedHTTP(httpx2.AsyncHTTPTransport):
 
     def __init__(self, url: str, received: Received) -> None:
         super().__init__(proxy=proxy_url(url))
-        network: Any = BoundedNetwork(self._pool._network_backend, most_bytes=None)
-        self._pool._network_backend = network
+        bound(self, most_bytes=None)
         self._received = received
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

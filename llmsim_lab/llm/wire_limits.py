@@ -61,9 +61,14 @@ class BoundedHTTP(httpx.AsyncHTTPTransport):
             proxy=proxy,
             socket_options=socket_options,
         )
-        # httpcore's pools have an argument for it, and httpx has none.
-        network: Any = BoundedNetwork(self._pool._network_backend, most_bytes=MAX_WIRE_BYTES)
-        self._pool._network_backend = network
+        bound(self, most_bytes=MAX_WIRE_BYTES)
+
+
+def bound(transport: Any, *, most_bytes: int | None) -> None:
+    """Let a transport of httpx or httpx2 read only so much for each request; None counts heads."""
+    # httpcore's pools have an argument for it, and httpx has none.
+    pool = transport._pool
+    pool._network_backend = BoundedNetwork(pool._network_backend, most_bytes=most_bytes)
 
 
 def proxy_url(url: str) -> str | None:

@@ -49,27 +49,33 @@ def always(*pieces: Piece) -> Site:
     return lambda _call: pieces
 
 
+def without_end(first: bytes, rest: bytes) -> Site:
+    """Send something for ever."""
+
+    def site(_call: dict[str, Any]) -> Iterator[Piece]:
+        yield first
+        yield from endless(rest)
+
+    return site
+
+
 def said_without_end(line: object) -> Site:
-    return stream(lambda _call: endless(event(json.dumps(line).encode()) * 100))
+    return without_end(STREAM, event(json.dumps(line).encode()) * 100)
 
 
 FAULTS: dict[str, Site] = {
     "sound": sound,
     "a sound stream": stream(lambda call: [event(result_of(call)), b"0\r\n\r\n"]),
-    "JSON without end": lambda _: _then(JSON_IN_CHUNKS, endless(chunk(b"[" * 60_000))),
-    "one text without end": lambda _: _then(
-        JSON_IN_CHUNKS, _then(chunk(b'{"x":"'), endless(chunk(b"x" * 60_000)))
-    ),
+    "JSON without end": without_end(JSON_IN_CHUNKS, chunk(b"[" * 60_000)),
+    "one text without end": without_end(JSON_IN_CHUNKS + chunk(b'{"x":"'), chunk(b"x" * 60_000)),
     "gzip of 200 MB": always(gzip_of(200, JSON_HEAD)),
-    "a header without end": lambda _: _then(HEAD + b"X: ", endless(b"y" * 60_000)),
-    "early hints without end": lambda _: endless(HINTS * 500),
+    "a header without end": without_end(HEAD + b"X: ", b"y" * 60_000),
+    "early hints without end": without_end(b"", HINTS * 500),
     "a slow head": lambda _: slowly(b"H", 0.3, 200),
-    "an event without end": stream(
-        lambda _: _then(chunk(b"data: "), endless(chunk(b"x" * 60_000)))
-    ),
-    "comments without end": stream(lambda _: endless(chunk(b":\n\n" * 20_000))),
-    "empty events without end": stream(lambda _: endless(chunk(b"data:\n\n" * 9_000))),
-    "other events without end": stream(lambda _: endless(chunk(b"event: x\ndata: 1\n\n" * 3_000))),
+    "an event without end": without_end(STREAM + chunk(b"data: "), chunk(b"x" * 60_000)),
+    "comments without end": without_end(STREAM, chunk(b":\n\n" * 20_000)),
+    "empty events without end": without_end(STREAM, chunk(b"data:\n\n" * 9_000)),
+    "other events without end": without_end(STREAM, chunk(b"event: x\ndata: 1\n\n" * 3_000)),
     **{f"{name} without end": said_without_end(line) for name, line in SAID_WITHOUT_END.items()},
     "a stream that is always resumed": stream(
         lambda _: [chunk(b"id: 7\nretry: 0\ndata:\n\n"), b"0\r\n\r\n"]
@@ -107,11 +113,6 @@ FAULTS: dict[str, Site] = {
     "a reset": always(0.0),
 }
 """What is sent in answer to a call."""
-
-
-def _then(first: bytes, rest: Iterable[Piece]) -> Iterator[Piece]:
-    yield first
-    yield from rest
 
 
 def answer_with(fault: str, at: str, connection: socket.socket, request: bytes) -> None:

@@ -82,9 +82,12 @@ REQUEST = ChatRequest(model="m", messages=(Message("user", "What now?"),))
 
 
 def questions(plan: Plan) -> Iterator[Case]:
-    for name, _ in plan.chosen(FAULTS, 3, 12):
-        steps = {what: partial(asked, question=what, fault=name) for what in QUESTIONS}
-        yield Case(name, steps)
+    source = plan.source
+    for name, _ in plan.chosen(FAULTS, 2, 6):
+        # Most of them wait for seconds.
+        number = len(QUESTIONS) if plan.size == "long" else 2
+        chosen = source.sample(list(QUESTIONS), number)
+        yield Case(name, {text: partial(asked, question=text, fault=name) for text in chosen})
 
 
 async def asked(_: Path, *, question: str, fault: str) -> None:

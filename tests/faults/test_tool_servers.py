@@ -65,7 +65,7 @@ async def use(_: Path, *, fault: str) -> None:
 def sites(plan: Plan) -> Iterator[Case]:
     logging.disable(logging.CRITICAL)
     source = plan.source
-    for name, _ in plan.chosen(odd_tool_site.FAULTS, 3, 8):
+    for name, _ in plan.chosen(odd_tool_site.FAULTS, 2, 5):
         methods = METHODS if plan.size == "long" else [source.choice(METHODS)]
         yield Case(name, {method: partial(use_site, fault=name, at=method) for method in methods})
 

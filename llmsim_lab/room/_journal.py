@@ -94,8 +94,8 @@ class RoomJournal:
                     raise
         except OSError as error:
             raise ConfigError(
-                f"cannot write to {path}: {error.strerror or error}; make room on the disk, the "
-                "room goes on"
+                f"cannot write to {path}: {error.strerror or error}; make room on the disk or "
+                "move away what stands there; the room goes on"
             ) from error
 
     def lines(self, part: JournalPart = "") -> Iterator[JSONObject]:
@@ -133,11 +133,10 @@ def _opened(path: Path, flags: int) -> int:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, f"{path.name} is a link") from None
         raise
-    stat = os.fstat(number)
-    if S_ISREG(stat.st_mode) and stat.st_nlink == 1:
+    if S_ISREG(os.fstat(number).st_mode):
         return number
     os.close(number)
-    raise OSError(errno.EINVAL, f"{path.name} is not a file, or has another name too (a hard link)")
+    raise OSError(errno.EINVAL, f"{path.name} is not a file")
 
 
 def _read(path: Path) -> bytes:

@@ -432,8 +432,9 @@ class RoomServer:
             try:
                 token, content = desk.join(message, known_token)
             except RoomError as fault:
-                # Waited for here, since a desk only computes and never waits.
-                if fault.code == "wrong_code":
+                # Waited for here, since a desk only computes and never waits. A link's key is too
+                # long to be guessed.
+                if fault.code == "wrong_code" and is_typed(message):
                     await self._slow_down(address)
                 raise
             response = _json(content)
@@ -478,11 +479,9 @@ class RoomServer:
     async def _slow_down(self, address: str) -> None:
         """Wait before the answer to a wrong code, the longer the more of them there were.
 
-        A right code does not have to wait: a class behind one address gets in while somebody
-        guesses. The key in a link never has to, since nobody can guess it.
+        A right code does not have to wait, unless so many wrong ones of its address wait that no
+        code is looked at. Behind one address, as of a proxy, a class then gets in by the link.
         """
-        # Wrong keys wait too, but there is no harm in trying many of them.
-        self._check_guesses(address)
         now = time.monotonic()
         while self._wrong_codes and now - self._wrong_codes[0] > _SLOW_WINDOW_S:
             self._wrong_codes.popleft()

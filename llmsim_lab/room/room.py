@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import quote, urlsplit
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
@@ -118,6 +118,9 @@ class Room:
         self._url = _checked_url(url)
         self._host = _checked_host(host)
         self._port = whole_number("port", port, least=0, most=_MOST_PORT)
+        if timeout_s is not None:
+            # Else the clock that ends questions would stop at its first look.
+            timeout_s = real_number("timeout_s", timeout_s, least=0)
         self._trials = 0
         self._seats = RoomSeats(
             self._source,

@@ -394,6 +394,8 @@ def _yaml() -> YAML:
                     f"it has more than {_MOST_VALUES:,} keys and values; make what is so large in "
                     "Python, from a table"
                 )
+            # Aliases are not read, and ruamel would warn of each name that stands twice.
+            self.anchors.clear()
             node: Node | None = super().compose_node(parent, index)
             return node
 

@@ -37,30 +37,35 @@ GUARD = (
 CALLS = '__import__("os").system("touch RAN")'
 CROWD = ", ".join(f"P{at}: {{a: 1}}" for at in range(20_000))
 BOMB = "{% for a in range(9999) %}" * 3 + "x" + "{% endfor %}" * 3
+NUMBERS = (
+    "9" * 5000,
+    "0x" + "f" * 200_000,
+    "0b" + "1" * 200_000,
+    "0o" + "7" * 200_000,
+    "1:" + "59:" * 20_000 + "59",
+    "1e99999",
+    ".inf",
+    ".nan",
+    "1_" * 100_000 + "1",
+    "+" + "9" * 900,
+    "-0x" + "f" * 900,
+    "1000000000000",
+    "1e12",
+)
+PEOPLE = {
+    "a column": "{rows: {A: {__class__: 1}}}",
+    "no column": "{rows: {A: {}}}",
+    "half a template": "{rows: {A: {age: 3}}, words: '{{ age'}",
+    "a bomb": f"{{rows: {{A: {{age: 3}}}}, words: '{BOMB}'}}",
+    "a digit too many": f"{{rows: {{A: {{age: {'9' * 5_000}}}}}}}",
+    "20,000 of them": f"{{rows: {{{CROWD}}}}}",
+    "wrong margins": "{rows: {A: {age: 3}}, wanted: {age: {x: .nan}}}",
+    "a list": "[1, 2]",
+    "a path": "/etc/passwd",
+}
 YAML: dict[str, str | bytes] = {
-    **{f"aliases: {key}": f"{ALIASES}{key}: *a8\n" for key in ("name", "players", "llm", "turns")},
-    **{
-        f"a number: {text[:5]}": f"turns: {text}\n"
-        for text in (
-            "9" * 5000,
-            "0x" + "f" * 200_000,
-            "0b" + "1" * 200_000,
-            "0o" + "7" * 200_000,
-            "1:" + "59:" * 20_000 + "59",
-            "1e99999",
-            ".inf",
-            ".nan",
-            "1_" * 100_000 + "1",
-            "+" + "9" * 900,
-            "-0x" + "f" * 900,
-            "1000000000000",
-            "1e12",
-        )
-    },
-    **{
-        f"{name} keys": "".join(f"k{at}: 1\n" for at in range(number))
-        for name, number in (("50,000", 50_000), ("5,000", 5_000))
-    },
+    "50,000 keys": "".join(f"k{at}: 1\n" for at in range(50_000)),
+    "5,000 keys": "".join(f"k{at}: 1\n" for at in range(5_000)),
     "an alias of itself": "name: &a [*a]\n",
     "a merge": "a: &a {b: 1}\n<<: [*a, *a]\nname: x\n",
     "a date": "name: 2026-11-28\n",
@@ -81,13 +86,13 @@ YAML: dict[str, str | bytes] = {
     "UTF-16": "\ufeffname: x\n".encode("utf-16"),
     "Latin": b"name: \xff\n",
     "two documents": "name: a\n---\nname: b\n",
+    "an anchor twice": "a: &x 1\nb: &x 2\n",
     "anchors": "".join(f"k{at}: &a{at} x\n" for at in range(20_000)),
     "not closed": f'name: "{"a" * 100_000}',
     "a long comment": f"{'#' * 10**6}\nname: x\n",
     "percent": "%YAML 9.9\n---\nname: x\n",
     "a list": "- a\n",
     "nothing": "",
-    **{f"kind {kind}": f"kind: {kind}\n" for kind in ("os:system", "evil.py:X", "evil:X", "evil")},
     "a prompt's path": "nations: [{name: A, prompt: ../../../../etc/passwd}]\n",
     "a wide window": "llm: {model: x, options: {num_ctx: 999999999999999999999}}\n",
     "weights": "llm: {model: 'embedded:/etc/passwd'}\n",
@@ -102,20 +107,6 @@ YAML: dict[str, str | bytes] = {
     + ", ".join(f"{{author: x, text: y, topics: [t{at}]}}" for at in range(2_000))
     + "]\n",
     "a population below": "kind: social\npopulation: {size: 1000000000}\n",
-    **{
-        f"people: {name}": f"nations: [A]\npopulation: {people}\n"
-        for name, people in {
-            "a column": "{rows: {A: {__class__: 1}}}",
-            "no column": "{rows: {A: {}}}",
-            "half a template": "{rows: {A: {age: 3}}, words: '{{ age'}",
-            "a bomb": f"{{rows: {{A: {{age: 3}}}}, words: '{BOMB}'}}",
-            "a digit too many": f"{{rows: {{A: {{age: {'9' * 5_000}}}}}}}",
-            "20,000 of them": f"{{rows: {{{CROWD}}}}}",
-            "wrong margins": "{rows: {A: {age: 3}}, wanted: {age: {x: .nan}}}",
-            "a list": "[1, 2]",
-            "a path": "/etc/passwd",
-        }.items()
-    },
     "seed posts": "kind: social\npopulation: 12\nseed_posts: 1000000000\n",
     "a guard": f"kind: social\n{GUARD % CALLS}\n",
     "a scenario's modules": f"{CRISIS}modules: [evil, ../evil, /etc/passwd]\n",
@@ -132,6 +123,14 @@ YAML: dict[str, str | bytes] = {
     + ", ".join(["{turn: 1, set: {inflation: 1}}"] * 50_000)
     + "]\n",
 }
+for _key in ("name", "players", "llm", "turns"):
+    YAML[f"aliases: {_key}"] = f"{ALIASES}{_key}: *a8\n"
+for _number in NUMBERS:
+    YAML[f"a number: {_number[:5]}"] = f"turns: {_number}\n"
+for _kind in ("os:system", "evil.py:X", "evil:X", "evil"):
+    YAML[f"kind {_kind}"] = f"kind: {_kind}\n"
+for _name, _people in PEOPLE.items():
+    YAML[f"people: {_name}"] = f"nations: [A]\npopulation: {_people}\n"
 RUN = ("--turns", "0", "--model", "rule", "--out", "out")
 
 
@@ -243,9 +242,18 @@ def test_a_changed_configuration_is_a_run_or_an_error(attack: Attack) -> None:
 PLAYED = "fixed: {players: rule}\nseeds: 2\nturns: 1\n"
 LEVELS = ", ".join(str(at / 100) for at in range(100))
 OUTCOMES = ", ".join(f"o{at}: inflation" for at in range(10_000))
-STUDIES = {
+CODE_OF_OTHERS = {
     "a world beside": "world: pot.py:X\n",
     "a world elsewhere": "world: ../here/pot.py:X\n",
+}
+"""Studies that name a Python file, which ``run`` runs, as it is named; the others must not."""
+FOLDER_NAMES = {
+    "NUL": '"a\\0b"',
+    "half a character": '"a\\ud800b"',
+    "300 letters": "n" * 300,
+    "10,000 folders": "n/" * 10_000,
+}
+STUDIES = {
     "a module": "world: evil:X\n",
     "an entry": "world: evil\n",
     "aliases": f"{ALIASES}world: economic\nvary: {{a: *a8}}\n",
@@ -262,34 +270,25 @@ STUDIES = {
     "a file for a folder": f"world: economic\ntape: mine.txt\n{PLAYED}",
     "a plan of another's": f"world: economic\nregistration: mine.txt\n{PLAYED}",
     "long names": f"world: economic\nstudy: '{'../' * 50}x'\n{PLAYED}",
-    **{
-        f"a folder's name: {fault}": f"world: economic\ntape: {name}\n{PLAYED}"
-        for fault, name in {
-            "NUL": '"a\\0b"',
-            "half a character": '"a\\ud800b"',
-            "300 letters": "n" * 300,
-            "10,000 folders": "n/" * 10_000,
-        }.items()
-    },
 }
+for _name, _folder in FOLDER_NAMES.items():
+    STUDIES[f"a folder's name: {_name}"] = f"world: economic\ntape: {_folder}\n{PLAYED}"
+
+
+def write_study(content: str, folder: Path) -> None:
+    """Write a study, with a folder as if it had been begun, so that ``status`` looks at it."""
+    write_yaml(content, folder)
+    (folder / "x").mkdir()
+    put_evil_beside(folder / "x")
 
 
 def studies(plan: Plan) -> Iterator[Case]:
-    actions = {action: quietly("study", "x.yaml", action) for action in ("status", "report")}
+    looked_at = {action: quietly("study", "x.yaml", action) for action in ("status", "report")}
+    played = {**looked_at, "run": quietly("study", "x.yaml", "run")}
+    for name, content in plan.chosen(CODE_OF_OTHERS, 1):
+        yield Case(name, looked_at, partial(write_study, content))
     for name, content in plan.chosen(STUDIES, 4):
-        steps = (
-            actions
-            if "beside" in name or "elsewhere" in name
-            else {**actions, "run": quietly("study", "x.yaml", "run")}
-        )
-
-        # With a folder of its own, as if it had been begun: status and report then look at it.
-        def write(folder: Path, content: str = content) -> None:
-            write_yaml(content, folder)
-            (folder / "x").mkdir()
-            put_evil_beside(folder / "x")
-
-        yield Case(name, steps, write)
+        yield Case(name, played, partial(write_study, content))
 
 
 def test_a_strangers_study_runs_no_code_that_is_not_named(attack: Attack) -> None:
@@ -348,8 +347,8 @@ def prompts(plan: Plan) -> Iterator[Case]:
     values = bomb_values()
     for name, text in plan.chosen(BOMBS, 12, 90):
         yield Case(name[:60], {"render": lambda _, text=text: filled(text, values)})
-    for name, text in plan.chosen(ESCAPES, 8):
-        yield Case(name, {"render": partial(kept_in, text)})
+    for text, _ in plan.chosen(dict.fromkeys(ESCAPES), 8):
+        yield Case(text, {"render": partial(kept_in, text)})
 
 
 class Secretive:
@@ -361,57 +360,54 @@ class Secretive:
         return "METHOD"
 
 
-ESCAPES = {
-    text: text
-    for text in (
-        "{{ x.__class__ }}",
-        "{{ x['__class__'] }}",
-        "{{ x['__cla' ~ 'ss__'] }}",
-        "{{ m._secret }}",
-        "{{ m['_secret'] }}",
-        "{{ m.method }}",
-        "{{ m.method() }}",
-        "{{ m }}",
-        "{{ x|attr('__class__') }}",
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ m.__init__.__globals__ }}",
-        "{{ x|map(attribute='__class__')|list }}",
-        "{{ x|groupby('__class__') }}",
-        "{{ self }}",
-        "{{ loop }}",
-        "{{ cycler('a') }}",
-        "{{ joiner() }}",
-        "{{ lipsum(n=10**9) }}",
-        "{{ dict(a=1) }}",
-        "{% set ns = namespace(a=1) %}{{ ns.a }}",
-        "{% include '/etc/passwd' %}",
-        "{% import 'os' as o %}",
-        "{% from 'os' import system %}",
-        "{% extends '/etc/passwd' %}",
-        "{% call x() %}{% endcall %}",
-        "{% debug %}",
-        "{{ '{0.__class__}'.format(m) }}",
-        "{{ '%99999999d' % 1 }}",
-        "{{ x|center(10**9) }}",
-        "{{ x|indent(10**9) }}",
-        "{{ x|batch(10**9)|list }}",
-        "{{ x|tojson }}",
-        "{{ x|pprint }}",
-        "{{ x|xmlattr }}",
-        "{{ x|sum(start=x) }}",
-        "{{ 5|round(-99999999) }}",
-        "{{ 1e308|round(-400) }}",
-        "{{ x.\uff3f\uff3fclass\uff3f\uff3f }}",
-        "{{ \uff53\uff45\uff4c\uff46 }}",
-        "{{ x(*y) }}",
-        "\ud800 {{ x }}",
-        "{{ m.__dict__ }}",
-        "{{ m.__reduce__() }}",
-        "{{ run }}",
-        "{{ caller() }}",
-        "{{ super() }}",
-    )
-}
+ESCAPES = (
+    "{{ x.__class__ }}",
+    "{{ x['__class__'] }}",
+    "{{ x['__cla' ~ 'ss__'] }}",
+    "{{ m._secret }}",
+    "{{ m['_secret'] }}",
+    "{{ m.method }}",
+    "{{ m.method() }}",
+    "{{ m }}",
+    "{{ x|attr('__class__') }}",
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ m.__init__.__globals__ }}",
+    "{{ x|map(attribute='__class__')|list }}",
+    "{{ x|groupby('__class__') }}",
+    "{{ self }}",
+    "{{ loop }}",
+    "{{ cycler('a') }}",
+    "{{ joiner() }}",
+    "{{ lipsum(n=10**9) }}",
+    "{{ dict(a=1) }}",
+    "{% set ns = namespace(a=1) %}{{ ns.a }}",
+    "{% include '/etc/passwd' %}",
+    "{% import 'os' as o %}",
+    "{% from 'os' import system %}",
+    "{% extends '/etc/passwd' %}",
+    "{% call x() %}{% endcall %}",
+    "{% debug %}",
+    "{{ '{0.__class__}'.format(m) }}",
+    "{{ '%99999999d' % 1 }}",
+    "{{ x|center(10**9) }}",
+    "{{ x|indent(10**9) }}",
+    "{{ x|batch(10**9)|list }}",
+    "{{ x|tojson }}",
+    "{{ x|pprint }}",
+    "{{ x|xmlattr }}",
+    "{{ x|sum(start=x) }}",
+    "{{ 5|round(-99999999) }}",
+    "{{ 1e308|round(-400) }}",
+    "{{ x.\uff3f\uff3fclass\uff3f\uff3f }}",
+    "{{ \uff53\uff45\uff4c\uff46 }}",
+    "{{ x(*y) }}",
+    "\ud800 {{ x }}",
+    "{{ m.__dict__ }}",
+    "{{ m.__reduce__() }}",
+    "{{ run }}",
+    "{{ caller() }}",
+    "{{ super() }}",
+)
 
 
 def kept_in(text: str, _: Path) -> None:

@@ -210,11 +210,11 @@ def printable(text: str, *, keep: str = "") -> str:
             return " "
         return ""
 
-    return _unsure(keep).sub(shown, text)
+    return _characters_to_check(keep).sub(shown, text)
 
 
 @cache
-def _unsure(keep: str) -> re.Pattern[str]:
+def _characters_to_check(keep: str) -> re.Pattern[str]:
     """Return what finds the characters that may not be printable, and are not to be kept."""
     # Most are ASCII, and need not be looked at one by one: a reply may have millions.
     return re.compile(f"[^ -~{re.escape(keep)}]")

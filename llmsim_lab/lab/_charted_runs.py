@@ -40,7 +40,7 @@ Row = Mapping[str, Any]
 """The values of a turn, by column."""
 Chartable: TypeAlias = "Run | RecordedRun | pd.DataFrame"
 """A run, or the rows of one."""
-Read: TypeAlias = Callable[[Tape, RunInfo], Any]
+RunReader: TypeAlias = Callable[[Tape, RunInfo], Any]
 """Returns a run of a tape."""
 
 
@@ -105,7 +105,7 @@ def is_drawable(value: object) -> bool:
     return bool(size <= _LARGEST)
 
 
-def lines_of(*runs: object, read: Read = run_on_tape) -> list[Line]:
+def lines_of(*runs: object, read: RunReader = run_on_tape) -> list[Line]:
     """Return the runs to draw.
 
     Args:
@@ -127,7 +127,7 @@ def lines_of(*runs: object, read: Read = run_on_tape) -> list[Line]:
 
 def runs_in(
     *sources: object,
-    read: Read = run_on_tape,
+    read: RunReader = run_on_tape,
 ) -> Iterator[tuple[str, Chartable]]:
     """Yield each run or frame of the arguments of ``lines_of``, with the name it was given."""
     import pandas as pd  # imported here: a window without frames does not need it
@@ -163,7 +163,7 @@ def runs_in(
 
 def _named_runs(
     by_name: Mapping[object, object],
-    read: Read,
+    read: RunReader,
 ) -> Iterator[tuple[str, Chartable]]:
     for name, source in by_name.items():
         runs = [run for _, run in runs_in(source, read=read)]

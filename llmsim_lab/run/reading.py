@@ -746,8 +746,8 @@ class Reading:
             if span.role not in roles:
                 continue
             message = roles.index(span.role)
-            start = units[message].before(span.start)
-            end = units[message].before(span.end)
+            start = units[message].units_before(span.start)
+            end = units[message].units_before(span.end)
             places += [start, end - start]
             form.append([message, span.name, span.source, span.tokens])
         key = tuple(map(tuple, form))  # most prompts of a run have equal spans
@@ -962,7 +962,7 @@ class _Units:
         if not text.isascii():
             self._long = [match.start() for match in _TWO_UNITS.finditer(text)]
 
-    def before(self, place: int) -> int:
+    def units_before(self, place: int) -> int:
         """Return how many units are before a character."""
         within = min(place, self._length)
         return within + bisect_left(self._long, within)

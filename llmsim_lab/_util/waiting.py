@@ -197,12 +197,8 @@ def run_sync(work: Coroutine[object, None, T]) -> T:
         error.with_traceback(None)
         raise
     # The loop keeps the latest timer, and with it all of the work, until it wakes up once more.
-    loop.call_soon_threadsafe(_do_nothing)
+    loop.call_soon_threadsafe(lambda: None)
     return tasks[0].result()
-
-
-def _do_nothing() -> None:
-    """Wake up a loop."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

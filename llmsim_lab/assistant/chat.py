@@ -272,13 +272,13 @@ class Chat(Run[ChatState]):
         """End a recording; afterwards only the file holds it. Closing it again does nothing."""
         if self._is_closed:
             return
-        self._is_closed = True
         # Else a tape would say that the conversation was broken off.
         try:
             self._session.end_run("done")
         finally:
             # Also where the tape is another file by now, so that somebody can resume the run.
             super().close()
+        self._is_closed = True
 
     def __repr__(self) -> str:
         heading = f"A conversation of {self.user_id}, {counted(len(self.exchanges), 'message')}"

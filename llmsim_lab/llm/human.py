@@ -18,6 +18,7 @@ from zlib import crc32
 
 from pydantic import BaseModel
 
+from llmsim_lab._util.checks import real_number
 from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.jsontext import JSON, Schema, dumps
 from llmsim_lab._util.text import brief, log_event
@@ -222,7 +223,7 @@ class Person(SetOnce, ChatBackend):
 
     is_model = False  # nothing is sampled, and a form is shown in any case
 
-    set_once = ("timeout_s", "stand_in")
+    set_once = ("stand_in",)
 
     def __init__(
         self,
@@ -248,6 +249,15 @@ class Person(SetOnce, ChatBackend):
         self._asked: dict[OpenQuestion, _Waiting] = {}
         self._listeners = Listeners()
         self._hinted = False
+
+    @property
+    def timeout_s(self) -> float:
+        """How long each answer is waited for, seconds; it may be set between two turns."""
+        return self._timeout_s
+
+    @timeout_s.setter
+    def timeout_s(self, timeout_s: float) -> None:
+        self._timeout_s = real_number("Person.timeout_s", timeout_s, least=0)
 
     @property
     def questions(self) -> tuple[OpenQuestion, ...]:

@@ -216,13 +216,14 @@ def kept_values(values: Mapping[str, object]) -> JSONObject:
 def ctrl_c_unchanged() -> Iterator[None]:
     """Raise a Ctrl-C as itself that pydantic would raise as an error of writing.
 
-    pydantic wraps whatever a serializer raises, ours or one of a user's class. It names it at the
-    end of the error's text, and as the error's cause only where it writes to values.
+    pydantic wraps whatever a serializer raises, ours or one of a user's class. It is the error's
+    cause where pydantic writes values; where it writes text, only the error's own text tells.
     """
     try:
         yield
     except PydanticSerializationError as error:
-        if "KeyboardInterrupt" in str(error)[-40:]:
+        is_cause = isinstance(error.__cause__, KeyboardInterrupt)
+        if is_cause or str(error).endswith(": KeyboardInterrupt: "):
             raise KeyboardInterrupt from error
         raise
 

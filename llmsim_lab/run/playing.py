@@ -29,7 +29,7 @@ from llmsim_lab.run.progress import progress_line
 from llmsim_lab.run.question import AskedTurn
 from llmsim_lab.run.terminal import ask_people_here
 from llmsim_lab.run.turn import Turn
-from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state, turning
+from llmsim_lab.run.world import BaseWorld, StateT, checked_state, own_state, run_lock
 from llmsim_lab.tape.recorder import Known, Rehearsal, Unrecorded
 from llmsim_lab.types import CallRecord
 
@@ -86,7 +86,7 @@ class PlayedWorld(BaseWorld[StateT]):
         Raises:
             ConfigError: the turn has passed or is being played, or a name or value is wrong.
         """
-        with turning:
+        with run_lock:
             return self._intervene(turn, values, more)
 
     def _intervene(
@@ -177,7 +177,7 @@ class PlayedWorld(BaseWorld[StateT]):
             raise ConfigError("a step of this run is under way; wait for it before the next")
         if not self._session.is_replay:  # a replay has people's answers on the tape
             ask_people_here(self)
-        with turning:
+        with run_lock:
             self._stepping = True
         try:
             with self._session.playing():
@@ -394,7 +394,7 @@ class PlayedWorld(BaseWorld[StateT]):
         # A recording was checked when it was made, perhaps by older rules.
         if turn.became and not session.is_replay:
             _check_noted(turn)
-        with turning:
+        with run_lock:
             # Recorded first: an error here leaves the run as it was before the turn.
             turn = session.finish_turn(self, turn, kept.json)
             session.done_outside = {}
@@ -443,13 +443,12 @@ class PlayedWorld(BaseWorld[StateT]):
         with scoped(recorder=recorder, log=log):
             try:
                 after = await self.turn(state, ask)
-            except ValidationError as error:
-                ask.check_awaited()
-                raise ConfigError(
-                    f"{type(self).__name__}, turn {number}: {error.title}: {faults(error)}"
-                ) from error
-            except Exception:
+            except Exception as error:
                 ask.check_awaited()  # a missing await is often why the turn failed
+                if isinstance(error, ValidationError):
+                    raise ConfigError(
+                        f"{type(self).__name__}, turn {number}: {error.title}: {faults(error)}"
+                    ) from error
                 raise
             # Before the state is checked: a missing await may be why the state is wrong.
             notes = ask.close()
@@ -556,7 +555,7 @@ def sole_driver(run: PlayedWorld) -> Iterator[None]:
     """
     driver = _Driver(asyncio.current_task())
     attributes = vars(run)
-    with turning:  # of two threads, one becomes the driver
+    with run_lock:  # of two threads, one becomes the driver
         current: _Driver | None = attributes.get("_driver")
         if current is not None and not current.has_ended:
             raise ConfigError(
@@ -572,7 +571,9 @@ def sole_driver(run: PlayedWorld) -> Iterator[None]:
         with scoped(driver=driver):
             yield
     finally:
-        del attributes["_driver"]
+        # Another one may have taken its place, where a loop was closed around this one.
+        if attributes.get("_driver") is driver:
+            del attributes["_driver"]
 
 
 async def play_turns(

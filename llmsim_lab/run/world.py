@@ -65,18 +65,18 @@ StateT = TypeVar("StateT", default=Any)
 _SET_FROM_OUTSIDE = ("turns", "planned", "unrecorded", "llm_client")
 """Attributes that may be set while a turn is played: the package sets them, and no turn does."""
 
-turning = threading.RLock()
+run_lock = threading.RLock()
 """Held while a run's turn begins or ends, and while the run is changed from outside.
 
-Otherwise a thread could change the state that another thread's turn has just read. One lock is
-enough for all runs: it is held for a few lines of code, never while an answer is waited for. A
-run that has no lock can be pickled.
+Otherwise a thread could change the state that another thread's turn has just read. It is held while
+a turn is written to its tape, never while an answer is waited for. One lock is enough for all runs;
+a run with one of its own could not be pickled.
 """
 
 
 def _free_the_lock() -> None:
     """Free the lock in a forked process, which lacks the thread that may have held it."""
-    turning._at_fork_reinit()  # type: ignore[attr-defined]  # as Python's own modules do
+    run_lock._at_fork_reinit()  # type: ignore[attr-defined]  # as Python's own modules do
 
 
 if hasattr(os, "register_at_fork"):
@@ -167,7 +167,7 @@ class BaseWorld(Generic[StateT]):
             super().__setattr__(name, value)
             return
         # So that no other thread begins a turn between the check and the new value.
-        with turning:
+        with run_lock:
             self._set_public(name, value)
 
     def _set_public(self, name: str, value: Any) -> None:

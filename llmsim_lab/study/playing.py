@@ -28,7 +28,7 @@ from typing import Any, Literal
 import filelock
 
 from llmsim_lab._util.checks import as_whole_number
-from llmsim_lab._util.files import is_there, temporary_folder
+from llmsim_lab._util.files import temporary_folder
 from llmsim_lab._util.jsontext import dumps
 from llmsim_lab._util.text import error_text
 from llmsim_lab._util.waiting import run_sync
@@ -202,14 +202,18 @@ def copy_runs(
         part.replace(file)
 
 
-def _is_empty(file: Path) -> bool:
-    """Return True if there is no file, or nothing in it; False if the system does not tell."""
+def _size_of(file: Path) -> int | None:
+    """Return how many bytes a job's file has; None if it does not exist.
+
+    Raises:
+        TapeError: the system does not tell.
+    """
     try:
-        return file.stat().st_size == 0
+        return file.stat().st_size
     except FileNotFoundError:
-        return True
-    except OSError:
-        return False
+        return None
+    except OSError as error:
+        raise TapeError(f"cannot read {file}: {error.strerror or error}") from error
 
 
 def _content(file: Path) -> bytes:
@@ -218,7 +222,7 @@ def _content(file: Path) -> bytes:
     Raises:
         TapeError: the path is not a file. Reading a fifo, for example, would wait for ever.
     """
-    if not is_there(file):
+    if _size_of(file) is None:
         return b""
     try:
         if not file.is_file():
@@ -288,9 +292,9 @@ class StudyPlayer:
     def read(self, job: Job, file: Path) -> StudyRun:
         """Return how far a job is, from its file; a file of another job is a failure."""
         entry = StudyRun(job.arm, job.unit)
-        if _is_empty(file):
-            return entry
         try:
+            if not _size_of(file):
+                return entry
             tape = Tape(file, read_only=True)
             runs = job.runs_on(tape)
             ended = sum(self.is_done(job, tape, info) for info in runs.values())

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -61,18 +61,27 @@ class Game(Run[Pot]):
 
 
 class Hook:
-    """What is done before so many more answers; nothing if None."""
+    """Does something before one of the next answers, once.
 
-    left: int | None = None
+    Attributes:
+        left: how many answers are left until then; None for never.
+        strike: what is done.
+    """
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+        self.strike: Callable[[], object] = kill_this_process
 
     def __call__(self, _: ChatRequest) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                self.strike()
+        if self.left is None:
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.strike()
 
-    def strike(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def client(hook: Hook | None = None) -> LLMClient:
@@ -113,28 +122,29 @@ class AnyOrder(RuleBasedStateMachine):
         self.bob = PLAYERS[bob]
         self.hook = Hook()
         parts: Any = {"seed": number, "turns": 3}
-        real = Game(llm_client=client(self.hook), tape=self.path, **self.given(), **parts)
-        self.pairs = [Pair(real, Game(llm_client=client(), **self.given(), **parts))]
+        real = Game(llm_client=client(self.hook), tape=self.path, **self.people(), **parts)
+        self.pairs = [Pair(real, Game(llm_client=client(), **self.people(), **parts))]
         self.step(0, 1)
 
-    def given(self) -> dict[str, Any]:
+    def people(self) -> dict[str, Any]:
         bob = self.bob() if callable(self.bob) else self.bob
         return {} if bob is None else {"players": {"Bob": bob}}
 
     def pair(self, place: int) -> Pair:
         return self.pairs[place % len(self.pairs)]
 
-    def closed(self) -> None:
+    def close_all(self) -> None:
         for pair in self.pairs:
             pair.real.close()
 
-    def opened(self) -> None:
+    def open_all(self) -> None:
         for pair in self.pairs:
             number, hook = pair.number, self.hook
-            people = self.given() if callable(self.bob) else {}
+            # A resumed run has the other players from its tape.
+            people = self.people() if callable(self.bob) else {}
             pair.real = Game.resume(self.path, number, llm_client=client(hook), **people)
 
-    def caught_up(self, pair: Pair) -> None:
+    def catch_up(self, pair: Pair) -> None:
         missing = pair.twin.turn_number - pair.real.turn_number
         pair.real.run(missing, progress=False)
 
@@ -170,26 +180,26 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(place=places)
     def resume(self, place: int) -> None:
-        self.closed()
-        self.opened()
+        self.close_all()
+        self.open_all()
 
     @rule(place=places, turns=st.integers(1, 2), answers=st.integers(1, 6))
     def kill(self, place: int, turns: int, answers: int) -> None:
         """Kill the process that plays a run, at one of its answers."""
         pair = self.pair(place)
-        self.closed()
+        self.close_all()
         child = os.fork()
         if child == 0:
             try:
-                self.opened()
+                self.open_all()
                 self.hook.left = answers
                 pair.real.run(turns, progress=False)
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        self.opened()
+        self.open_all()
         pair.twin.run(turns, progress=False)
-        self.caught_up(pair)
+        self.catch_up(pair)
 
     @rule(place=places, turns=st.integers(1, 2), answers=st.integers(1, 6))
     def cancel(self, place: int, turns: int, answers: int) -> None:
@@ -197,16 +207,16 @@ class AnyOrder(RuleBasedStateMachine):
 
         async def cancelled() -> None:
             task = asyncio.ensure_future(pair.real.arun(turns, progress=False))
-            self.hook.strike = task.cancel  # type: ignore[assignment, method-assign]
+            self.hook.strike = task.cancel
             self.hook.left = answers
             with suppress(asyncio.CancelledError):
                 await task
 
         asyncio.run(cancelled())
         self.hook.left = None
-        del self.hook.strike
+        self.hook.strike = kill_this_process
         pair.twin.run(turns, progress=False)
-        self.caught_up(pair)
+        self.catch_up(pair)
 
     @rule(place=places)
     def prune(self, place: int) -> None:
@@ -214,7 +224,7 @@ class AnyOrder(RuleBasedStateMachine):
         if len(self.pairs) < 2:
             return
         pair = self.pairs[1 + place % (len(self.pairs) - 1)]
-        self.closed()
+        self.close_all()
         with Tape(self.path) as tape:
             numbers = {pair.number}
             for info in tape.runs():
@@ -223,12 +233,12 @@ class AnyOrder(RuleBasedStateMachine):
             tape.prune(sorted(numbers))
             left = {info.id for info in tape.runs()}
         self.pairs = [pair for pair in self.pairs if pair.number in left]
-        self.opened()
+        self.open_all()
 
     def teardown(self) -> None:
         if not hasattr(self, "pairs"):
             return
-        self.closed()
+        self.close_all()
         assert [str(finding) for finding in verify(self.path)] == []
         for pair in self.pairs:
             loaded = Game.load(self.path, pair.number)

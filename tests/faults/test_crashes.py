@@ -49,6 +49,11 @@ def recorded(world: World, path: Path) -> Any:
     return run
 
 
+def has_run(path: Path) -> bool:
+    """Return True unless a run was killed before its first turn was on the tape."""
+    return path.exists() and bool(Tape(path, read_only=True).runs())
+
+
 def played_on(world: World, path: Path) -> Any:
     """Resume a run and play it to its end."""
     client = hash_client(world.backend())
@@ -68,21 +73,28 @@ MOMENTS = ("before", "half", "after")
 def killed_at(line: int, moment: str) -> None:
     """Have this process killed as so many lines of a tape are written."""
     write = os.write
-    left = line
+    lines_left = line
 
     def deadly(number: int, raw: bytes) -> int:
-        nonlocal left
-        if not raw.endswith(b'"}\n'):
+        nonlocal lines_left
+        is_line = raw.endswith(b'"}\n')
+        lines_left -= is_line
+        if not is_line or lines_left > 0:
             return write(number, raw)
-        left -= 1
-        if left > 0:
-            return write(number, raw)
-        if moment != "before":
-            write(number, raw if moment == "after" else raw[: len(raw) // 2])
+        if moment == "half":
+            write(number, raw[: len(raw) // 2])
+        elif moment == "after":
+            write(number, raw)
         os.kill(os.getpid(), signal.SIGKILL)
         return 0
 
+    # A kill from outside comes at no certain line; a tape writes each by one call of this.
     os.write = deadly
+
+
+def play_to_the_end(world: World, path: Path) -> Any:
+    """Begin a run, or continue the one that is there."""
+    return played_on(world, path) if has_run(path) else recorded(world, path)
 
 
 def kill_at_a_line(world: World, part: float, moment: str, folder: Path) -> None:
@@ -90,20 +102,16 @@ def kill_at_a_line(world: World, part: float, moment: str, folder: Path) -> None
     whole = recorded(world, folder / "whole.tape")
     lines = (folder / "whole.tape").read_bytes().count(b"\n")
     path = folder / "x.tape"
-    for at in (1 + int(part * (lines - 1)), 2):
+    for line in (1 + int(part * (lines - 1)), 2):
         child = os.fork()
         if child == 0:
             try:
-                killed_at(at, moment)
-                begin = not path.exists() or not list(Tape(path, read_only=True).runs())
-                (recorded if begin else played_on)(world, path)
+                killed_at(line, moment)
+                play_to_the_end(world, path)
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-    if not path.exists() or not list(Tape(path, read_only=True).runs()):
-        run = recorded(world, path)  # killed before its first turn was on the tape
-    else:
-        run = played_on(world, path)
+    run = play_to_the_end(world, path)
     assert verify(path) == []
     assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
 

@@ -14,6 +14,7 @@ import inspect
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -212,20 +213,15 @@ class LLMClient(SetOnce):
             check,
             rationale=rationale,
         )
-        # One record for all attempts: it also shows why a first reply was invalid.
-        sending = self._sent(
-            request,
-            read,
-            total_timeout_s,
-            text_limits,
-        )
-        if self._asks_a_person:
-            # A person's answer is checked before it is sent, so that the form can show what is
-            # wrong.
-            with scoped(judge=read):
-                decision, call = await sending
-        else:
-            decision, call = await sending
+        # One record for all attempts: it also shows why a first reply was invalid. A person's
+        # answer is checked before it is sent, so that the form can show what is wrong.
+        with scoped(judge=read) if self._asks_a_person else nullcontext():
+            decision, call = await self._sent(
+                request,
+                read,
+                total_timeout_s,
+                text_limits,
+            )
         # Other classes have no place for the record; ``converse`` returns it beside the reply.
         if isinstance(decision, Decision):
             decision.with_call(call)

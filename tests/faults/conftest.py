@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_kit import HEAD, SIZES, Attack, Nursery, Plan, attack_of, row_of
+from faults_kit import HEAD, SIZES, Attack, ForkServer, Plan, attack_of, row_of
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,19 +58,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    program = Nursery()
-    yield program
-    program.close()
+def fork_server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture
 def attack(
-    nursery: Nursery, request: pytest.FixtureRequest, record_property: pytest.RecordProperty
+    fork_server: ForkServer, request: pytest.FixtureRequest, record_property: pytest.RecordProperty
 ) -> Attack:
     """Runs a class of cases; fails with those that did not survive."""
     plan = plan_of(request.config)
-    return attack_of(nursery, plan, request.node.nodeid, record_property)
+    return attack_of(fork_server, plan, request.node.nodeid, record_property)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the other tests' limit is put on these

@@ -44,7 +44,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-__all__ = ["Attack", "Case", "Nursery", "Plan", "Tally", "serving"]
+__all__ = ["Attack", "Case", "ForkServer", "Plan", "Tally", "serving"]
 
 CPU_S = 5.0
 MEMORY_MB = 512
@@ -152,7 +152,7 @@ class Tally:
     """What became of a class of cases.
 
     Attributes:
-        of: the class, as the table calls it.
+        name: of the class, in the table.
         tried: how many steps were taken.
         faults: the steps that broke the rule, with how.
         worst: the most that a step took of each of ``MEASURES``.
@@ -160,7 +160,7 @@ class Tally:
         cpu_s: of the processor, for all.
     """
 
-    of: str
+    name: str
     tried: int = 0
     faults: list[str] = field(default_factory=list)
     worst: dict[str, float] = field(default_factory=lambda: dict.fromkeys(MEASURES, 0.0))
@@ -206,7 +206,7 @@ class Watch:
         self.begins = begins
         self.ended = ended
         self.blocked_s = 0.0
-        self.unseen: list[str] = []
+        self.uncaught: list[str] = []
         """Errors that no code can catch, as in ``__del__`` or in a thread."""
         run_handle = asyncio.Handle._run
 
@@ -219,11 +219,11 @@ class Watch:
                 self.blocked_s = max(self.blocked_s, time.thread_time() - begun)
 
         asyncio.Handle._run = timed  # type: ignore[method-assign]
-        sys.unraisablehook = self._unseen
-        threading.excepthook = self._unseen
+        sys.unraisablehook = self._keep_uncaught
+        threading.excepthook = self._keep_uncaught
 
-    def _unseen(self, raised: Any) -> None:
-        self.unseen.append(f"unseen {raised.exc_type.__name__}: {raised.exc_value}")
+    def _keep_uncaught(self, raised: Any) -> None:
+        self.uncaught.append(f"uncaught {raised.exc_type.__name__}: {raised.exc_value}")
 
     def census(self) -> dict[str, list[str]]:
         """Return the processes, threads and open files that there are."""
@@ -286,7 +286,7 @@ class Watch:
         case = self.case
         report = StepReport(step=name, message="done")
         self.blocked_s = 0.0
-        self.unseen = []
+        self.uncaught = []
         begun = time.process_time()
         # Ends a step that does not end by itself; one that is a little late is told below.
         limit_s = int(begun + case.cpu_s) + 2
@@ -309,7 +309,7 @@ class Watch:
             report.faults.append(f"took {memory_mb:.0f} MB, {case.memory_mb} allowed")
         if self.blocked_s > case.block_s:
             report.faults.append(f"kept the event loop for {self.blocked_s:.2f} seconds")
-        report.faults += self.unseen
+        report.faults += self.uncaught
         report.cpu_s = round(cpu_s, 2)
         report.block_s = round(self.blocked_s, 2)
         report.mb = round(memory_mb)
@@ -471,6 +471,7 @@ def _watched(case: Case) -> Iterator[StepReport]:
 
 def main(module: str, function: str, seed: str = "0", size: str = "brief", only: str = "") -> None:
     """Print a line of JSON for each step of each case."""
+    _import_much()
     cases = getattr(importlib.import_module(module), function)
     gc.collect()
     gc.freeze()
@@ -517,14 +518,14 @@ def serve() -> None:
 # --- in the test ----------------------------------------------------------------------------------
 
 
-class Nursery:
+class ForkServer:
     """A program that has imported much, once for all classes, and forks for each."""
 
     def __init__(self) -> None:
         folders = [str(Path(__file__).parent), *sys.path]
         env = dict(os.environ, PYTHONPATH=os.pathsep.join(folders), PYTHONHASHSEED="0")
         self._program = subprocess.Popen(
-            [sys.executable, "-W", "error", str(Path(__file__))],
+            [sys.executable, "-W", "error", "-c", "import faults_kit; faults_kit.serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -532,11 +533,11 @@ class Nursery:
             process_group=0,  # to be ended with all that it leaves
         )
 
-    def tally(self, of: str, cases: Callable[[Plan], Iterator[Case]], plan: Plan) -> Tally:
+    def tally(self, name: str, cases: Callable[[Plan], Iterator[Case]], plan: Plan) -> Tally:
         """Run all cases of a class."""
         assert self._program.stdin is not None
         assert self._program.stdout is not None
-        tally = Tally(of)
+        tally = Tally(name)
         begun = time.monotonic()
         wanted = [cases.__module__, cases.__qualname__, str(plan.seed), plan.size]
         self._program.stdin.write(f"{json.dumps(wanted)}\n")
@@ -567,7 +568,7 @@ def row_of(tally: dict[str, Any]) -> str:
     worst = tally["worst"]
     survived = tally["tried"] - len(tally["faults"])
     return (
-        f"{tally['of']:32} {tally['tried']:7} {survived:8} "
+        f"{tally['name']:32} {tally['tried']:7} {survived:8} "
         f"{worst['cpu_s']:7.2f} {worst['block_s']:7.2f} {worst['mb']:6.0f} "
         f"{tally['cpu_s']:8.1f} {tally['seconds']:8.1f}"
     )
@@ -581,7 +582,7 @@ HEAD = (
 
 
 def attack_of(
-    nursery: Nursery,
+    server: ForkServer,
     plan: Plan,
     test: str,
     record: Callable[[str, object], None],
@@ -595,8 +596,8 @@ def attack_of(
     size = "" if plan.size == "brief" else f" --{plan.size}"
     repeat = f"python -m pytest -m process {shlex.quote(test)}{size} --seed={plan.seed}"
 
-    def attack(of: str, cases: Callable[[Plan], Iterator[Case]]) -> Tally:
-        tally = nursery.tally(of, cases, plan)
+    def attack(name: str, cases: Callable[[Plan], Iterator[Case]]) -> Tally:
+        tally = server.tally(name, cases, plan)
         record("faults", asdict(tally))
         assert tally.tried, "no case was tried"
         listed = "\n".join(tally.faults[:20])
@@ -609,10 +610,5 @@ def attack_of(
 
 
 if __name__ == "__main__":
-    # Under its own name, so that its classes are those that the cases import.
-    kit = importlib.import_module("faults_kit")
-    if len(sys.argv) > 1:
-        kit._import_much()
-        kit.main(*sys.argv[1:])
-    else:
-        kit.serve()
+    # Under the name by which cases import it: here it is __main__, with other classes.
+    importlib.import_module("faults_kit").main(*sys.argv[1:])

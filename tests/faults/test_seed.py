@@ -17,11 +17,11 @@ import pytest
 from faults_kit import Tally
 
 class Failing:
-    def tally(self, of, cases, plan):
-        return Tally(of, tried=1, faults=["a fault"])
+    def tally(self, name, cases, plan):
+        return Tally(name, tried=1, faults=["a fault"])
 
 @pytest.fixture
-def nursery():
+def fork_server():
     return Failing()
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from llmsim_lab._util.config import Settings
+from llmsim_lab._util.text import brief
 from llmsim_lab.run.series import Series
 
 SERIES = (
@@ -61,6 +62,7 @@ _CUTS_BP = [-size for size in reversed(_SIZES_BP)]
 MOVES_BP = (*_CUTS_BP, 0, *_SIZES_BP)
 """The moves on offer by default, basis points."""
 
+_LARGEST_MOVE = 100_000
 _MOST_MOVES = 101
 """Servers cannot constrain a reply to a longer list of values."""
 
@@ -76,10 +78,12 @@ def checked_moves(moves: tuple[int, ...]) -> tuple[int, ...]:
     # Options are looked up by their moves.
     are_different = len(set(moves)) == len(moves)
     are_as_many = 2 <= len(moves) <= _MOST_MOVES
-    if not (can_hold and are_different and are_as_many):
+    are_possible = all(abs(move) <= _LARGEST_MOVE for move in moves)
+    if not (can_hold and are_different and are_as_many and are_possible):
         raise ValueError(
-            f"moves_bp={list(moves)} must be 2 to {_MOST_MOVES} different changes, basis points, 0 "
-            "among them, such as [-25, 0, 25]; null lets agents use words"
+            f"moves_bp={brief(list(moves), 120)} must be 2 to {_MOST_MOVES} different changes, at "
+            f"most {_LARGEST_MOVE:,} basis points, 0 among them, such as [-25, 0, 25]; null lets "
+            "agents use words"
         )
     # Sorted, since prompts and charts list moves from cut to rise.
     return tuple(sorted(moves))

@@ -97,6 +97,8 @@ YAML: dict[str, str | bytes] = {
     "a wide window": "llm: {model: x, options: {num_ctx: 999999999999999999999}}\n",
     "weights": "llm: {model: 'embedded:/etc/passwd'}\n",
     "20,000 nations": f"nations: [{', '.join(f'N{at}' for at in range(20_000))}]\n",
+    "huge moves": f"moves_bp: [-1{'0' * 900}, 0]\n",
+    "40,000 moves": f"moves_bp: {[*range(-20_000, 20_000)]}\n",
     "a population": "kind: social\npopulation: 1000000000\n",
     # The most that a number may ask for, just as a turn of it may take.
     "10,000 users": "kind: social\npopulation: 10000\n",

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -28,69 +29,136 @@ LIMITS = ProcessLimits(cpu_s=2, wall_s=20, memory_mb=400)
 LONG_NAME = os.fsdecode(b"M\xfcller" + 245 * b"n")
 """In Latin-1, as old archives have names, and so long that an ending leaves little room."""
 SHOWN_NAME = LONG_NAME.replace("\udcfc", "\\udcfc")
-SPY = """import os, pathlib
-    found = [name for name in os.environ if 'KEY' in name]
-    """
-PLAYERS: dict[str, str] = {
+BODIES: dict[str, str] = {
     "raises": "return {}['oops']",
-    "never ends": "while True: pass",
-    "sleeps": "import time\n    time.sleep(600)",
-    "exits": "import os\n    os._exit(0)",
-    "a fork bomb": "import os\n    while True: os.fork()",
-    "a shell": "import os\n    os.system('touch ' + TARGET)",
-    "a program": "import subprocess\n    subprocess.run(['touch', TARGET])",
-    "kills its host": "import os\n    os.kill(os.getppid(), 9)",
-    "fills memory": "kept = []\n    while True: kept.append('x' * 10**6)",
-    "fills the disk": (
-        "number = 0\n    while True:\n        number += 1\n"
-        "        with open(f'f{number}', 'wb') as file: file.write(bytes(2**24))"
-    ),
-    "deep folders": (
-        "import os, time\n    for _ in range(1_100):\n        os.mkdir('d')\n"
-        "        os.chdir('d')\n    time.sleep(600)"
-    ),
+    "never ends": """
+        while True:
+            pass
+    """,
+    "sleeps": """
+        import time
+        time.sleep(600)
+    """,
+    "exits": """
+        import os
+        os._exit(0)
+    """,
+    "a fork bomb": """
+        import os
+        while True: os.fork()
+    """,
+    "a shell": """
+        import os
+        os.system('touch ' + TARGET)
+    """,
+    "a program": """
+        import subprocess
+        subprocess.run(['touch', TARGET])
+    """,
+    "kills its host": """
+        import os
+        os.kill(os.getppid(), 9)
+    """,
+    "fills memory": """
+        kept = []
+        while True: kept.append('x' * 10**6)
+    """,
+    "fills the disk": """
+        number = 0
+        while True:
+            number += 1
+            with open(f'f{number}', 'wb') as file: file.write(bytes(2**24))
+    """,
+    "deep folders": """
+        import os, time
+        for _ in range(1_100):
+            os.mkdir('d')
+            os.chdir('d')
+        time.sleep(600)
+    """,
     "one large file": "open('f', 'wb').write(bytes(200 * 2**20))",
     "prints": "while True: print('x' * 1000)",
     "much in one answer": "return 'C' * 10**7",
-    "deep": "x = []\n    for _ in range(900): x = [x]\n    return x",
-    "half a character": "return '\\ud800'",
+    "deep": """
+        x = []
+        for _ in range(900): x = [x]
+        return x
+    """,
+    "half a character": r"return '\ud800'",
     "a huge number": "return 10**4000",
     "NaN": "return float('nan')",
-    "calls home": "import socket\n    socket.create_connection(('127.0.0.1', 9))",
-    "looks up a name": "import socket\n    socket.getaddrinfo('example.org', 80)",
+    "calls home": """
+        import socket
+        socket.create_connection(('127.0.0.1', 9))
+    """,
+    "looks up a name": """
+        import socket
+        socket.getaddrinfo('example.org', 80)
+    """,
     "writes over a file": "open(TARGET, 'w')",
-    "writes through a link": "import os\n    os.symlink(TARGET, 'x')\n    open('x', 'w')",
-    "removes a file": "import os\n    os.remove(TARGET)",
-    "renames a file": "import os\n    os.rename(TARGET, 'mine')",
-    "changes a mode": "import os\n    os.chmod(TARGET, 0)",
-    "a key of the environment": f"{SPY}return 'D' if found else {{}}['no key']",
-    "threads": (
-        "import threading, time\n"
-        "    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
-        "    time.sleep(600)"
-    ),
-    "answers for its host": (
-        "import os\n    for fd in range(3, 20):\n"
-        "        try: os.write(fd, b'{\"result\": {}}\\n')\n"
-        "        except OSError: pass\n    return 'C'"
-    ),
-    "an endless repr": (
-        "class X:\n        def __repr__(self):\n            while True: pass\n"
-        "    raise ValueError(X())"
-    ),
-    "an error of errors": (
-        "class X(Exception):\n        def __str__(self): raise X()\n    raise X()"
-    ),
+    "writes through a link": """
+        import os
+        os.symlink(TARGET, 'x')
+        open('x', 'w')
+    """,
+    "removes a file": """
+        import os
+        os.remove(TARGET)
+    """,
+    "renames a file": """
+        import os
+        os.rename(TARGET, 'mine')
+    """,
+    "changes a mode": """
+        import os
+        os.chmod(TARGET, 0)
+    """,
+    "a key of the environment": """
+        import os
+        found = [name for name in os.environ if 'KEY' in name]
+        return 'D' if found else {}['no key']
+    """,
+    "threads": """
+        import threading, time
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+        time.sleep(600)
+    """,
+    "answers for its host": r"""
+        import os
+        for fd in range(3, 20):
+            try: os.write(fd, b'{"result": {}}\n')
+            except OSError: pass
+        return 'C'
+    """,
+    "an endless repr": """
+        class X:
+            def __repr__(self):
+                while True: pass
+        raise ValueError(X())
+    """,
+    "an error of errors": """
+        class X(Exception):
+            def __str__(self): raise X()
+        raise X()
+    """,
     "recursion": "return play(question)",
-    "patches json": "import json\n    json.dumps = None\n    return 'C'",
-    "no function": None,  # type: ignore[dict-item]
+    "patches json": """
+        import json
+        json.dumps = None
+        return 'C'
+    """,
 }
+"""Of a player's function, by what it does."""
 
 
-def code_of(body: str | None, target: Path) -> str:
-    if body is None:
-        return "x = 1\n"
-    return f"TARGET = {str(target)!r}\n\ndef play(question):\n    {body}\n"
+def function_of(body: str) -> str:
+    lines = textwrap.dedent(body).strip()
+    return f"def play(question):\n{textwrap.indent(lines, '    ')}\n"
+
+
+GOOD = function_of("return 'C'")
+PLAYERS = {name: function_of(body) for name, body in BODIES.items()}
+PLAYERS["no function"] = "x = 1\n"
 
 
 def play(kinds: list[str], folder: Path) -> None:
@@ -98,13 +166,14 @@ def play(kinds: list[str], folder: Path) -> None:
     os.environ["OPENAI_API_KEY"] = "sk-never-to-be-seen"
     players = folder / "players"
     players.mkdir()
+    target = f"TARGET = {str(folder / 'mine.txt')!r}\n\n"
     for number, kind in enumerate(kinds):
-        (players / f"bad{number}.py").write_text(code_of(PLAYERS[kind], folder / "mine.txt"))
+        (players / f"bad{number}.py").write_text(target + PLAYERS[kind])
     for name in ("good", LONG_NAME):
-        (players / f"{name}.py").write_text("def play(question):\n    return 'C'\n")
+        (players / f"{name}.py").write_text(GOOD)
     sys.path.insert(0, str(data_path("templates")))
     world = importlib.import_module("prisoners_dilemma").PrisonersDilemma
-    found = tournament(
+    standings = tournament(
         players,
         world,
         rounds=2,
@@ -113,21 +182,21 @@ def play(kinds: list[str], folder: Path) -> None:
         folder=folder / "played",
         limits=LIMITS,
     )
-    assert sorted(found.to_frame()["player"]) == [SHOWN_NAME, "good", "random"]
-    assert len(str(found)) < 5_000
+    assert sorted(standings.to_frame()["player"]) == [SHOWN_NAME, "good", "random"]
+    assert len(str(standings)) < 5_000
     nobody_left(folder)
-    faults = {forfeit.player: forfeit.fault for forfeit in found.forfeits}
-    (folder / "found.json").write_text(json.dumps(faults))
+    faults = {forfeit.player: forfeit.fault for forfeit in standings.forfeits}
+    (folder / "faults.json").write_text(json.dumps(faults))
 
 
 def is_out(number: int, folder: Path) -> None:
-    assert json.loads((folder / "found.json").read_text())[f"bad{number}"]
+    assert json.loads((folder / "faults.json").read_text())[f"bad{number}"]
 
 
 def nobody_left(folder: Path) -> None:
     """Check that nothing it started goes on, whoever its parent is by now."""
-    there = [one for one in psutil.process_iter(["cwd"]) if one.pid != os.getpid()]
-    assert not [one for one in there if str(one.info["cwd"]).startswith(str(folder))]
+    others = [other for other in psutil.process_iter(["cwd"]) if other.pid != os.getpid()]
+    assert not [other for other in others if str(other.info["cwd"]).startswith(str(folder))]
 
 
 def players(plan: Plan) -> Iterator[Case]:
@@ -166,6 +235,27 @@ def made_up(*odd_parts: dict[str, Any]) -> Callable[[Path], object]:
     return write
 
 
+def tape_in_latin_1(folder: Path) -> None:
+    made_up({})(folder)
+    (folder / "x.tape").rename(folder / os.fsdecode(b"M\xfc.tape"))
+
+
+def sparse_file(name: str, size: int) -> Callable[[Path], object]:
+    """Write a file of zeros that takes no disk, nor much of an archive."""
+
+    def write(folder: Path) -> None:
+        with (folder / name).open("wb") as file:
+            file.truncate(size)
+
+    return write
+
+
+def notebook_of(**parts: object) -> Callable[[Path], object]:
+    """Write a notebook of one cell that divides by zero, with odd parts."""
+    content = {"cells": [{"cell_type": "code", "source": "1/0", **parts}]}
+    return lambda folder: (folder / "x.ipynb").write_text(json.dumps(content))
+
+
 SOUND: dict[str, Any] = {**MANIFEST, "seed": 0, "code": {"file": "x"}, "kind": "contract_net:X"}
 ODD: dict[str, Any] = {"none": None, "a list": [1], "a number": 7, "a text": "x", "missing": ...}
 HAND_INS: dict[str, Callable[[Path], object]] = {
@@ -176,19 +266,14 @@ HAND_INS: dict[str, Callable[[Path], object]] = {
     },
     "prompts without digests": made_up({"prompts": {"p": {}}}),
     "half a character in a model's name": made_up({"model": {"name": "\ud800"}}),
-    "a tape whose name is not UTF-8": lambda folder: (
-        made_up({})(folder),
-        (folder / "x.tape").rename(folder / f"{LONG_NAME[:9]}.tape"),
-    ),
+    "a tape whose name is not UTF-8": tape_in_latin_1,
     "code that is a list": made_up({"code": {"file": [1]}}),
     "seeds of two types": made_up({"seed": "1"}, {"seed": 2}),
     "seeds and none": made_up({"seed": None}, {"seed": 2}),
     "no tape": lambda folder: (folder / "x.tape").write_bytes(b"\x00" * 1000),
     "an empty tape": lambda folder: (folder / "x.tape").write_bytes(b""),
-    "a sparse tape of 5 TB": lambda folder: (
-        (folder / "x.tape").touch(),
-        os.truncate(folder / "x.tape", 5 * 10**12),
-    ),
+    "a sparse tape of 5 TB": sparse_file("x.tape", 5 * 10**12),
+    "a sparse notebook": sparse_file("x.ipynb", 4 * 10**8),
     "20,000 files": lambda folder: [(folder / f"{at}").touch() for at in range(20_000)],
     "a fifo": lambda folder: os.mkfifo(folder / "x.tape"),
     "a fifo for a notebook": lambda folder: os.mkfifo(folder / "x.ipynb"),
@@ -199,12 +284,8 @@ HAND_INS: dict[str, Callable[[Path], object]] = {
     ),
     "a world of its own": lambda folder: (folder / WORLD.name).write_text("raise SystemExit\n"),
     "no notebook": lambda folder: (folder / "x.ipynb").write_text("[1]"),
-    "a notebook of wrong types": lambda folder: (folder / "x.ipynb").write_text(
-        json.dumps({"cells": [{"cell_type": "code", "source": "1/0", "metadata": [3]}]})
-    ),
-    "tags of wrong types": lambda folder: (folder / "x.ipynb").write_text(
-        json.dumps({"cells": [{"cell_type": "code", "source": "1/0", "metadata": {"tags": 3}}]})
-    ),
+    "a notebook of wrong types": notebook_of(metadata=[3]),
+    "tags of wrong types": notebook_of(metadata={"tags": 3}),
     "a deep notebook": lambda folder: (folder / "x.ipynb").write_text("[" * 100_000),
     "answers of 5,000 members": notebook("grade_answer(2, list(range(5_000)))"),
     "an answer beyond all": notebook("grade_answer(1, 10**4000)"),
@@ -257,11 +338,11 @@ def judge(kinds: list[str], folder: Path) -> None:
     found = {hand_in.name: [hand_in.points, hand_in.faults] for hand_in in grades}
     assert found.pop("good") == [1, []]
     assert found.pop(SHOWN_NAME) == [1, []]
-    (folder / "found.json").write_text(json.dumps(found))
+    (folder / "faults.json").write_text(json.dumps(found))
 
 
 def has_no_points(number: int, folder: Path) -> None:
-    points, faults = json.loads((folder / "found.json").read_text())[f"bad{number}"]
+    points, faults = json.loads((folder / "faults.json").read_text())[f"bad{number}"]
     assert points == 0, faults
     assert len(str(faults)) < 2_000
 

@@ -125,26 +125,12 @@ LAB = f"""
 import sys
 sys.path += [{str(FAULTS)!r}, {str(FAULTS.parent)!r}]
 from pathlib import Path
-from poison_kit import chat_of, record, study_of
-from poisoned_worlds import POISON, Poisoned
-from llmsim_lab.lab import *
-from llmsim_lab.run import load
+from poison_kit import record
+from poisoned_worlds import POISON
+from llmsim_lab.lab import Lab
 Path("poisoned").mkdir(exist_ok=True)
 record(POISON, Path("poisoned"))
-run = load("poisoned/x.tape", 1)
-people = Poisoned(players={{POISON[0]: "person, else random"}}, name=POISON[0])
-study = study_of(POISON)
-chat = chat_of(POISON)
 """
-WIDGETS = [
-    "TurnStepper(run)",
-    "PromptViewer(run)",
-    "RunTree(run)",
-    "PromptComparer(run)",
-    "HumanSeat(people)",
-    "StudyBoard(study)",
-    "AssistantChat(chat)",
-]
 
 
 ROLES: tuple[Literal["tab", "button"], ...] = ("tab", "button")
@@ -165,15 +151,6 @@ def test_strangers_words_in_lab_are_words_before_and_after_the_kernel(lab: LabPa
     lab.reopen(kernel=False)
     expect(notebook.outputs(1)).to_contain_text("window.hacked=1")
     assert "window.hacked=1" in look_at(notebook.page, areas).text
-    assert [fault for fault in notebook.faults() if not fault.startswith("cell 0")] == []
-
-
-def test_strangers_words_in_every_widget_are_words(lab: LabPage) -> None:
-    notebook = lab.write("widgets", [LAB, *WIDGETS])
-    notebook.run_all()
-    for cell in range(1, len(WIDGETS) + 1):
-        expect(notebook.outputs(cell).locator("h2, h3, button").first).to_be_attached()
-    assert "window.hacked=1" in look_at(notebook.page, ".jp-OutputArea-output").text
     assert [fault for fault in notebook.faults() if not fault.startswith("cell 0")] == []
 
 

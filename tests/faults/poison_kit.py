@@ -6,7 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from assistant_kit import MemoryTasks, ScriptedAdapter, call
-from poisoned_worlds import HARMLESS, POISON, Poisoned
+from poisoned_worlds import (
+    ATTRIBUTE,
+    CONSTRUCTOR,
+    CONTROLS,
+    DIRECTIONS,
+    FORMULA,
+    HARMLESS,
+    MARKUP,
+    POISON,
+    SCRIPT,
+    TERMINAL,
+    Poisoned,
+)
 
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.assistant import Chat, LLMAgentEngine, load_constitution
@@ -38,13 +50,15 @@ def client(words: list[str]) -> LLMClient:
 
 def record(words: list[str], folder: Path) -> None:
     run = Poisoned(
-        words=tuple(words), name=words[0], llm_client=client(words), tape=folder / "x.tape"
+        words=tuple(words), name=words[SCRIPT], llm_client=client(words), tape=folder / "x.tape"
     )
     run.run(2, progress=False)
-    run.intervene(2, {"said": words[1]}, note=words[2])
+    run.intervene(2, {"said": words[ATTRIBUTE]}, note=words[TERMINAL])
     [prompt] = run.prompts.values()
     fork = run.fork(
-        1, prompt=prompt.edit(f"{prompt.user} {words[5]}"), intervene={"said": words[3]}
+        1,
+        prompt=prompt.edit(f"{prompt.user} {words[MARKUP]}"),
+        intervene={"said": words[DIRECTIONS]},
     )
     fork.run(1, progress=False)
     for one in (run, fork):
@@ -57,7 +71,7 @@ def chat_of(words: list[str]) -> Chat:
     for word in words:
         script += [[call("add_task", title=word)], word]
     engine = LLMAgentEngine(ScriptedAdapter(*script), MemoryTasks(), load_constitution())
-    chat = Chat(user_id=words[0], players={"assistant": engine})
+    chat = Chat(user_id=words[SCRIPT], players={"assistant": engine})
 
     async def talk() -> None:
         for word in words:
@@ -71,11 +85,17 @@ def study_of(words: list[str]) -> Study:
     """Return a study whose name, levels, columns and wordings are strangers' words."""
     study = Study(
         Poisoned,
-        {"words": {words[7]: tuple(words), words[0]: (*words, words[4]), words[2]: words[1:]}},
-        outcome=f"coins.{words[15]}@last",
+        {
+            "words": {
+                words[FORMULA]: tuple(words),
+                words[SCRIPT]: (*words, words[CONTROLS]),
+                words[TERMINAL]: words[1:],
+            }
+        },
+        outcome=f"coins.{words[CONSTRUCTOR]}@last",
         seeds=2,
         turns=1,
-        name=words[1],
+        name=words[ATTRIBUTE],
         llm_client=client(words),
     )
     study.run(progress=False)

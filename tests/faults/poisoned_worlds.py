@@ -28,6 +28,9 @@ POISON = [
     "line\u2028one\u2029two\x85three\r\nfour",
     "\ud800",
 ]
+SCRIPT, ATTRIBUTE, TERMINAL, DIRECTIONS, CONTROLS, MARKUP, LATEX, FORMULA = range(8)
+CONSTRUCTOR = 15
+"""Places in the list, by what tries to obey the word."""
 HARMLESS = [f"word {number}" for number in range(len(POISON))]
 
 

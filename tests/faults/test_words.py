@@ -25,7 +25,7 @@ from xml.etree import ElementTree
 import pytest
 from faults_kit import Attack, Case, Plan
 from poison_kit import chat_of, client, record, record_both, study_of
-from poisoned_worlds import HARMLESS, POISON, Closing, Poisoned
+from poisoned_worlds import CONSTRUCTOR, HARMLESS, POISON, SCRIPT, Closing, Poisoned
 from room_kit import Class, Visitor, open_room, playing
 from verbs_kit import command
 
@@ -49,7 +49,7 @@ from llmsim_lab.tape import Tape
 pytestmark = pytest.mark.process
 
 WORLD = Path(__file__).with_name("poisoned_worlds.py")
-COLUMN = f"coins.{POISON[15]}"
+COLUMN = f"coins.{POISON[CONSTRUCTOR]}"
 
 
 # --- what reads back ------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of Unicode: control codes, marks of direction, half characters, ends of lines."""
 
 
-def for_terminals(text: str) -> None:
+def harmless_in_terminals(text: str) -> None:
     """Check that a terminal would obey none of it."""
     odd = {c for c in text if unicodedata.category(c) in OBEYED} - MAY_STAY
     assert not odd, sorted(map(ascii, odd))
@@ -105,8 +105,8 @@ def for_terminals(text: str) -> None:
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d")
 
 
-def for_spreadsheets(text: str) -> None:
-    for_terminals(text)
+def harmless_in_spreadsheets(text: str) -> None:
+    harmless_in_terminals(text)
     for row in csv.reader(io.StringIO(text)):
         for cell in row:
             is_number = re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", cell)
@@ -158,19 +158,19 @@ def html_step(show: Shown, folder: Path) -> None:
 
 def text_step(show: Shown, folder: Path) -> None:
     text = show(folder / "poisoned")
-    for_terminals(text)
+    harmless_in_terminals(text)
     assert "loud" not in text or "[bold red]loud" in text, "Rich obeyed"
 
 
 def csv_step(folder: Path) -> None:
     TEXT["replay"](folder / "poisoned")
     for name in ("turns.csv", "decisions.csv"):
-        for_spreadsheets(written(folder / "poisoned" / "out" / name))
+        harmless_in_spreadsheets(written(folder / "poisoned" / "out" / name))
 
 
 def svg_step(folder: Path) -> None:
     """Write charts, and read them back as XML."""
-    for name, columns in (("poisoned", None), ("columns", [f"coins.{POISON[0]}"])):
+    for name, columns in (("poisoned", None), ("columns", [f"coins.{POISON[SCRIPT]}"])):
         title = "".join(POISON[:5])
         chart = RateChart(folder / "poisoned" / "x.tape", columns=columns, title=title)
         harmless_svg(chart.save(folder / f"{name}.svg"))
@@ -187,7 +187,7 @@ def harmless_svg(path: Path) -> None:
             assert not attribute.startswith("on")
             is_own = value.startswith(("#", "data:image/png"))
             assert is_own or not attribute.endswith("href"), value
-        for_terminals(element.text or "")
+        harmless_in_terminals(element.text or "")
 
 
 # --- what a notebook prints -----------------------------------------------------------------------
@@ -199,33 +199,35 @@ def printed_step(folder: Path) -> None:
     with redirect_stdout(output), redirect_stderr(output):
         run = Poisoned(
             words=tuple(POISON),
-            name=POISON[0],
+            name=POISON[SCRIPT],
             llm_client=client(POISON),
             tape=folder / "printed.tape",
         )
         run.run(2)
         study = study_of(POISON)
-    for_terminals(output.getvalue())
-    for_notebooks(run, study, study.effects(), *study.effects(), study.plan(), run.manifest())
+    harmless_in_terminals(output.getvalue())
+    harmless_in_notebooks(
+        run, study, study.effects(), *study.effects(), study.plan(), run.manifest()
+    )
     for turn in run.turns:
-        for_notebooks(turn, turn.state, *turn.answers, *turn.calls, *turn.interventions)
+        harmless_in_notebooks(turn, turn.state, *turn.answers, *turn.calls, *turn.interventions)
     for prompt in run.prompts.values():
-        for_notebooks(prompt)
+        harmless_in_notebooks(prompt)
     registration = study.register(folder / "plan.json")
-    for_notebooks(registration)
+    harmless_in_notebooks(registration)
     chat = chat_of(POISON)
-    people = Poisoned(players={POISON[0]: "person, else random"}, name=POISON[0])
+    people = Poisoned(players={POISON[SCRIPT]: "person, else random"}, name=POISON[SCRIPT])
     widgets = (PromptComparer(run), StudyBoard(study), HumanSeat(people), AssistantChat(chat))
-    for_notebooks(chat, *chat.exchanges, *widgets)
+    harmless_in_notebooks(chat, *chat.exchanges, *widgets)
     for widget in widgets:
-        for_terminals(widget.static_text())
+        harmless_in_terminals(widget.static_text())
         assert not Elements(widget.static_html()).elements["script"]
 
 
-def for_notebooks(*values: object) -> None:
+def harmless_in_notebooks(*values: object) -> None:
     for value in values:
-        for_terminals(repr(value))
-        for_terminals(str(value))
+        harmless_in_terminals(repr(value))
+        harmless_in_terminals(str(value))
         show = getattr(value, "_repr_html_", str)
         nothing_runs(show())
 
@@ -253,7 +255,7 @@ def errors_step(_: Path) -> None:
                 mistake(run, word)
             except LabError as error:
                 count += 1
-                for_terminals(f"{name}: {error} {error!r}")
+                harmless_in_terminals(f"{name}: {error} {error!r}")
     assert count > len(POISON), "nothing was wrong"
 
 
@@ -267,7 +269,7 @@ def log_step(folder: Path) -> None:
     record(POISON, folder / "again")
     logging.getLogger().removeHandler(handler)
     assert stream.getvalue()
-    for_terminals(stream.getvalue())
+    harmless_in_terminals(stream.getvalue())
 
 
 # --- a class --------------------------------------------------------------------------------------
@@ -279,8 +281,8 @@ async def room_step(folder: Path) -> None:
     """Play in a room where names, labels, seats, answers and the class itself are such words."""
     labels = [f"{word}{number}" for number, word in enumerate(SEATS)]
     players = dict.fromkeys(SEATS, "person, else random")
-    run = Poisoned(words=tuple(POISON), players=players, name=POISON[0], turns=1)
-    arguments: dict[str, Any] = {"labels": labels, "closing": Closing, "welcome": POISON[0]}
+    run = Poisoned(words=tuple(POISON), players=players, name=POISON[SCRIPT], turns=1)
+    arguments: dict[str, Any] = {"labels": labels, "closing": Closing, "welcome": POISON[SCRIPT]}
     async with open_room(run, folder=folder, **arguments) as here, playing(here) as rounds:
         guests = await joined_by_label(here)
         here.room.start()
@@ -292,10 +294,10 @@ async def room_step(folder: Path) -> None:
         of_class = [await teacher.client.get(teacher.base + name) for name in ("people", "otree")]
         tables += [reply.text for reply in of_class]
         tables.append(written(here.room.to_otree(folder / "otree.csv")))
-        for_terminals(repr(here.room))
+        harmless_in_terminals(repr(here.room))
         nothing_runs(here.room._repr_html_())
     for table in tables:
-        for_spreadsheets(table)
+        harmless_in_spreadsheets(table)
     assert all("HYPERLINK" in table for table in tables[-3:])
 
 
@@ -350,11 +352,11 @@ def class_step(folder: Path) -> None:
     for kind, words in (("poisoned", POISON), ("harmless", HARMLESS[:count])):
         for path in named_by(words, folder / kind / "in"):
             path.mkdir()
-            (path / "x.tape").write_text(words[0])
+            (path / "x.tape").write_text(words[SCRIPT])
         out = folder / kind / "grades"
         printed = command("grade", folder / kind / "in", "--out", out)
-        for_terminals(printed)
-        for_spreadsheets(written(out / "grades.csv"))
+        harmless_in_terminals(printed)
+        harmless_in_spreadsheets(written(out / "grades.csv"))
         pages[kind] = written(out / "index.html")
         for path in out.glob("pages/*.html"):
             nothing_runs(written(path))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llmsim_lab._util.files import write_file
@@ -33,6 +34,7 @@ _OTREE_COLUMNS = (
 def people_rows(seats: RoomSeats) -> list[Row]:
     """Return a row for each participant, in the order in which they came."""
     rows = []
+    filled_by_group = {group.number: _filled_by_seat(seats, group) for group in seats.groups}
     for guest in seats.guests:
         # All keys first, so that the order of columns does not depend on who has a seat.
         row: Row = {
@@ -59,7 +61,7 @@ def people_rows(seats: RoomSeats) -> list[Row]:
                 "seat": guest.place.seat,
             }
             seat = guest.place.seat
-            row["filled"] = _filled_in(seats, group, seat)
+            row["filled"] = filled_by_group[group.number][seat]
             if group.run is not None:
                 row["payoff"] = payoff_of(group.run, seat)
         row["code"] = seats.keys.completion_code(guest.id)
@@ -85,7 +87,7 @@ def answers_csv(seats: RoomSeats, guest: Guest) -> str:
         group = seats.groups[guest.place.group]
         seat = guest.place.seat
         for turn in _turns_played(group):
-            for answer in _answers_of(seats, group, turn, seat):
+            for answer in _answers_by_seat(seats, group, turn)[seat]:
                 fields = dict(answer.fields)
                 # The seat may have changed hands, or a stand-in may have answered.
                 is_own = fields.pop(PARTICIPANT, "") == guest.id
@@ -110,39 +112,42 @@ def _turns_played(group: RoomGroup) -> list[Turn]:
     return list(group.run.turns[1:])
 
 
-def _answers_of(
+def _answers_by_seat(
     seats: RoomSeats,
     group: RoomGroup,
     turn: Turn,
-    seat: str,
-) -> Iterator[Answer]:
-    """Yield a seat's answers in a turn, without the answers of others about it."""
-    guest = seats.guest_at(group.place_of(seat))
+) -> defaultdict[str, list[Answer]]:
+    """Return a turn's answers by the seat that gave them, without the answers of who has left."""
+    seat_by_guest: dict[str, str] = {}
+    for seat in group.plan.seats:
+        guest = seats.guest_at(group.place_of(seat))
+        if guest is not None:
+            seat_by_guest[guest.id] = seat
     players = {answer.player for answer in turn.answers}
+    answers: defaultdict[str, list[Answer]] = defaultdict(list)
     for answer in turn.answers:
         given_by = answer.fields.get(PARTICIPANT)
         # A person's answer names its participant, whoever has the seat now.
         if given_by is not None:
-            if guest is not None and given_by == guest.id:
-                yield answer
+            # A journal that was changed may have anything there.
+            own_seat = seat_by_guest.get(str(given_by))
+            if own_seat is not None:
+                answers[own_seat].append(answer)
             continue
         # With ``by=``, the component is the one who answers, and the player the one it is about.
         is_by_other = answer.component in players and answer.component != answer.player
-        if seat == (answer.component if is_by_other else answer.player):
-            yield answer
+        giver = answer.component if is_by_other else answer.player
+        answers[giver].append(answer)
+    return answers
 
 
-def _filled_in(
-    seats: RoomSeats,
-    group: RoomGroup,
-    seat: str,
-) -> int:
-    """Return how many decisions of a seat a stand-in made."""
-    count = 0
+def _filled_by_seat(seats: RoomSeats, group: RoomGroup) -> Counter[str]:
+    """Return how many decisions of each seat a stand-in made."""
+    filled: Counter[str] = Counter()
     for turn in _turns_played(group):
-        for answer in _answers_of(seats, group, turn, seat):
-            count += answer.status == "fallback"
-    return count
+        for seat, answers in _answers_by_seat(seats, group, turn).items():
+            filled[seat] += sum(answer.status == "fallback" for answer in answers)
+    return filled
 
 
 # --- as oTree has it -----------------------------------------------------------------------------
@@ -160,8 +165,9 @@ def otree_csv(seats: RoomSeats) -> str:
     rows: list[Row] = []
     for number, group in enumerate(seats.playing, start=1):
         for turn in _turns_played(group):
+            answers = _answers_by_seat(seats, group, turn)
             for place_in_group, seat in enumerate(group.plan.seats, start=1):
-                row = _otree_row(seats, group, turn, seat)
+                row = _otree_row(seats, group, turn, seat, answers[seat])
                 row["player.id_in_group"] = place_in_group
                 row["group.id_in_subsession"] = number
                 rows.append(row)
@@ -177,6 +183,7 @@ def _otree_row(
     group: RoomGroup,
     turn: Turn,
     seat: str,
+    answers: Sequence[Answer],
 ) -> Row:
     guest = seats.guest_at(group.place_of(seat))
     number: int | str = ""
@@ -201,7 +208,7 @@ def _otree_row(
     if turn is group.run.turns[-1]:
         row["player.payoff"] = payoff_of(group.run, seat)
     filled = 0
-    for answer in _answers_of(seats, group, turn, seat):
+    for answer in answers:
         filled += answer.status == "fallback"
         for name, value in answer.fields.items():
             if name == PARTICIPANT:

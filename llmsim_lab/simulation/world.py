@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
@@ -744,7 +744,7 @@ class Simulation(Run[Economy]):
             }
         nation = self._nations[question.player]
         proposal = rule_proposal(
-            TaylorRule(inflation_target=nation.inflation_target),
+            _rule_with(nation.inflation_target),
             question.state.global_state,
             self.engine,
             moves_bp=self.moves_bp,
@@ -1065,6 +1065,11 @@ def seat_of(run: Simulation, nation: str) -> Any:
         if player:
             return player
     return "model"
+
+
+@lru_cache(maxsize=1024)  # its values are checked each time that one is made
+def _rule_with(inflation_target: float) -> TaylorRule:
+    return TaylorRule(inflation_target=inflation_target)
 
 
 def _stated_rate(proposal: Proposal, here: float) -> float | None:

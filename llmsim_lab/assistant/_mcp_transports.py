@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -304,6 +305,8 @@ def _message_in(line: str) -> SessionMessage | None:
 
 async def _end(process: Process) -> None:
     """End a server: by the end of its input, else by a signal, else by force."""
+    # There are no groups of processes on Windows, where the library ends a server.
+    assert sys.platform != "win32"
     if process.stdin is not None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             await process.stdin.aclose()

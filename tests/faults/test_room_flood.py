@@ -6,7 +6,8 @@ import asyncio
 import io
 import json
 import logging
-from collections import Counter
+import socket
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -209,17 +210,27 @@ async def play_beside_idle_connections(_: Path) -> None:
             here.room.start()
             await asyncio.gather(*[guest.play() for guest in guests])
             idle.cancel()
+            with suppress(asyncio.CancelledError):
+                await idle
 
 
 async def open_many(port: int, most: int) -> None:
     """Hold so many connections open; the oldest is dropped for each more."""
-    writers: list[asyncio.StreamWriter] = []
-    while True:
-        # From an address of their own, as another machine's would be.
-        _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
-        writers.append(writer)
-        if len(writers) > most:
-            writers.pop(0).close()
+    loop = asyncio.get_running_loop()
+    connections: deque[socket.socket] = deque()
+    try:
+        while True:
+            connection = socket.socket()
+            connections.append(connection)
+            connection.setblocking(False)
+            # From an address of their own, as another machine's would be.
+            connection.bind(("127.0.0.2", 0))
+            await loop.sock_connect(connection, ("127.0.0.1", port))
+            if len(connections) > most:
+                connections.popleft().close()
+    finally:
+        for connection in connections:
+            connection.close()
 
 
 # --- from inside ----------------------------------------------------------------------------------

@@ -305,8 +305,8 @@ def _message_in(line: str) -> SessionMessage | None:
 
 async def _end(process: Process) -> None:
     """End a server: by the end of its input, else by a signal, else by force."""
-    # There are no groups of processes on Windows, where the library ends a server.
-    assert sys.platform != "win32"
+    if sys.platform == "win32":
+        raise NotImplementedError("processes have no groups on Windows; the library ends a server")
     if process.stdin is not None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             await process.stdin.aclose()

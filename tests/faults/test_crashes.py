@@ -30,7 +30,7 @@ from tape_kit import HashBackend, hash_client
 from test_tape_interrupted import Lines, assert_ends_well, begun
 
 import llmsim_lab
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.room import Room
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.run.recorded import page
@@ -323,8 +323,14 @@ def record_on_a_failing_disk(world: World, name: str, at: int, folder: Path) -> 
     run = world.cls(**world.parts(), llm_client=client, tape=path)
     with failing(name, at), suppress(LabError):
         run.run(TURNS, progress=False)
-    run.run(TURNS - run.turn_number, progress=False)
-    run.close()
+    try:
+        run.run(TURNS - run.turn_number, progress=False)
+        run.close()
+    except TapeError as error:
+        # The call failed once the turn was written, as a Ctrl-C may come then.
+        assert "nothing is lost" in str(error)  # noqa: PT017 - it may also raise nothing
+        run.close()
+        run = played_on(world, path)
     assert verify(path) == []
     assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
 

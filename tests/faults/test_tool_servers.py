@@ -45,7 +45,7 @@ METHODS = ["tools/call", "tools/list", "initialize", "GET"]
 
 def cases(plan: Plan) -> Iterator[Case]:
     logging.disable(logging.CRITICAL)
-    for name, _ in plan.chosen(dict.fromkeys(odd_tool_server.FAULTS), 6, 20):
+    for name, _ in plan.chosen(dict.fromkeys(odd_tool_server.FAULTS), 6, 14):
         yield Case(name, {"use": partial(use, fault=name)}, wall_s=120)
 
 

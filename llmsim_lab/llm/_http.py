@@ -495,7 +495,7 @@ class Server:
         # Two statements, since editors lose the type of the first name where they are one.
         async with self.opened(body, chat) as transport:
             response = await transport.handle_async_request(request)
-            async with aclosing(response):  # which closes the connection if there is more to come
+            async with _closing(response):  # also the connection, if there is more to come
                 if response.is_error:
                     text = response.content.decode(errors="replace")
                     raise StatusError(response.status_code, text, response.headers)
@@ -776,7 +776,7 @@ class Transport(httpx.AsyncBaseTransport):
             BackendError: it redirects or is too large.
         """
         content = bytearray()
-        async with aclosing(response), aclosing(_chunks(response, self._server_name)) as chunks:
+        async with _closing(response), aclosing(_chunks(response, self._server_name)) as chunks:
             async for chunk in chunks:
                 content += chunk
                 if len(content) > MAX_REPLY_BYTES:
@@ -816,6 +816,19 @@ class Transport(httpx.AsyncBaseTransport):
             stream=request.stream,
             extensions=request.extensions,
         )
+
+
+@asynccontextmanager
+async def _closing(response: httpx.Response) -> AsyncIterator[None]:
+    """Close an answer at the end, also while this task is cancelled.
+
+    httpcore shields its closing from anyio's cancels alone: asyncio's, of agents whose neighbour
+    failed, left a connection open for as long as the loop.
+    """
+    try:
+        yield
+    finally:
+        await asyncio.shield(asyncio.ensure_future(response.aclose()))
 
 
 class HttpAnswer:

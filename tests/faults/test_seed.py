@@ -36,9 +36,12 @@ def test_all_workers_draw_by_the_one_seed_of_the_header_which_repeats_a_failure(
 ) -> None:
     shutil.copy(FAULTS / "conftest.py", tmp_path)
     (tmp_path / "test_two.py").write_text(TWO_CLASSES)
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--full", "--seed=-1", "test_two.py"]
+    # Without pytest's summary, which says a failure again, whole where CI is set.
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-rN", "--full", "--seed=-1"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FAULTS), *sys.path])}
-    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    ended = subprocess.run(
+        [*command, "test_two.py"], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
     headers = re.findall(r"faults: --seed (\d+), full", ended.stdout)
     assert len(set(headers)) == 1, ended.stdout + ended.stderr
     repeats = re.findall(r"AssertionError: 1 of 1 failed; repeat them: python (.+)", ended.stdout)

@@ -27,7 +27,12 @@ const STEPS = {
 const nextTurn = (turn, planned) => say("turn", { turn: Math.min(turn + 1, planned), planned });
 
 export async function mount(el) {
-  const store = makeStore(el, Guest);
+  const store = makeStore(el, Guest), { changed } = store;
+  // At each key, not with the next frame, before which the page may be gone.
+  store.changed = () => {
+    keepTyped(store);
+    changed();
+  };
   // The answer to "about" tells if this browser has joined; without one the line is tried again.
   store.enter = async () => {
     const about = await ask("about");
@@ -150,6 +155,7 @@ function typedFor(store, { guest, round, ask: { draft } }) {
 }
 
 function keepTyped({ typedKey, typed }) {
+  if (!typedKey) return;
   try {
     sessionStorage.setItem(typedKey, JSON.stringify(typed));
   } catch { /* a browser that keeps nothing */ }
@@ -157,7 +163,6 @@ function keepTyped({ typedKey, typed }) {
 
 function Question({ store, view }) {
   const { ask: { id, text, fields } } = view, typed = typedFor(store, view);
-  keepTyped(store);
   const { fault, faults } = store.wrong?.id === id ? store.wrong : view.ask;
   const atFields = fields.some(({ place }) => faults?.[place.join(".")]); // they say what is wrong
   const message = atFields ? say("look_again") : fault;

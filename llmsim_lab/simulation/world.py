@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.json_schema import SkipJsonSchema
 
-from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.checks import known_names, real_number
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.agents.agents import (
     NOT_ECONOMIC,
@@ -140,7 +140,7 @@ class Economy(State):
         """The economy as models, rules, people and the contracts' classes read it."""
         if not self.gap_error:
             return self.actual
-        gap_read = self.output_gap + self.gap_error
+        gap_read = real_number("output_gap + gap_error", self.output_gap + self.gap_error)
         return set_levels(self.actual, output_gap=gap_read)
 
     def with_economy(self, economy: GlobalState, **changes: object) -> Self:

@@ -20,6 +20,7 @@ from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
 from llmsim_lab.statechart._turn import (
     NewPost,
     circulate,
+    kept_posts,
     make_moves,
     next_state,
     plan_turn,
@@ -277,14 +278,17 @@ class SocialSimulation(Run[SocialState]):
             own_ids = ids_by_author.get(person.name, ())
             people.append(person.having_seen(own_ids))
         entries = [FeedEntry(post) for post in posts]
+        feed = circulate(
+            state.feed,
+            entries,
+            number=state.at,
+            config=self.feed,
+        )
         return state.replace(
             people=tuple(people),
-            feed=circulate(
-                state.feed,
-                entries,
-                number=state.at,
-                config=self.feed,
-            ),
+            feed=feed,
+            # A new post may push one out that a user is looking at.
+            kept=kept_posts(people, feed, state.at_hand),
             new_posts=(*state.new_posts, *posts),
             next_post=state.next_post + len(posts),
         )

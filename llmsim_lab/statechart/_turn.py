@@ -11,11 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from llmsim_lab._util.text import brief, counted
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.statechart._agent import DecidedBy, Post, PostKind, SocialAgent
 from llmsim_lab.statechart._chart import TIMEOUT, AgentState, Statechart
 from llmsim_lab.statechart.config import FeedConfig, ProfileConfig
@@ -241,8 +244,12 @@ def plan_turn(
         chart: the legal moves.
         feed: how the posts that users see are chosen.
         seed: of these choices, and of who opens the app.
+
+    Raises:
+        ConfigError: the state is of another population, or of no network.
     """
     number = state.at + 1
+    _check(state, profiles)
     moves: dict[str, MoveQuestion] = {}
     seen: dict[str, int] = {}
     posts = state.at_hand
@@ -301,6 +308,39 @@ def plan_turn(
                 number,
             )
     return TurnPlan(moves, seen)
+
+
+def _check(
+    state: SocialState,
+    profiles: Sequence[ProfileConfig],
+) -> None:
+    """Raise ConfigError for a state that no network of these users can have.
+
+    A state may come from another run, or from a tape that was changed.
+    """
+    names = [person.name for person in state.people]
+    population = [profile.name for profile in profiles]
+    for place, (name, configured) in enumerate(zip_longest(names, population), start=1):
+        if name == configured:
+            continue
+        raise ConfigError(
+            f"the state has {counted(len(names), 'user')}, and population {len(population):,}; "
+            f"user {place:,} is {brief(name)} in the state, {brief(configured)} in population: "
+            "give the population that the state is of"
+        )
+    at_hand = state.at_hand
+    for person in state.people:
+        if person.post is not None and person.post not in at_hand:
+            raise ConfigError(
+                f"the state of {brief(person.name)} is about post {brief(person.post)}, which is "
+                "neither in feed nor in kept"
+            )
+    for post in at_hand.values():
+        if not 0 <= post.turn <= state.at:
+            raise ConfigError(
+                f"post {brief(post.id)} of the state is of turn {brief(post.turn)}, and the state "
+                f"of turn {state.at}; a post's turn is 0 to the state's"
+            )
 
 
 class _Event(NamedTuple):
@@ -495,20 +535,33 @@ def next_state(
         posts,
         feed,
     )
-    # A post that a user is looking at is kept after it left circulation, for a later reply.
-    looked_at = {person.post for person in people if person.post is not None}
-    kept = looked_at - {entry.post.id for entry in feed}
-    at_hand = state.at_hand
     return SocialState(
         at=number,
         people=people,
         feed=feed,
         new_posts=tuple(posts),
-        kept=tuple(at_hand[post] for post in sorted(kept)),
+        kept=kept_posts(people, feed, state.at_hand),
         next_post=state.next_post + len(posts),
         moves=tuple(outcome.moves),
         likes=tuple(outcome.likes),
     )
+
+
+def kept_posts(
+    people: Sequence[UserState],
+    feed: Sequence[FeedEntry],
+    at_hand: Mapping[int, Post],
+) -> tuple[Post, ...]:
+    """Return the posts out of circulation that a user still looks at, for a later reply.
+
+    Args:
+        people: the users.
+        feed: the posts in circulation.
+        at_hand: the posts before some left circulation, by id.
+    """
+    looked_at = {person.post for person in people if person.post is not None}
+    left = looked_at - {entry.post.id for entry in feed}
+    return tuple(at_hand[post] for post in sorted(left))
 
 
 def _received(

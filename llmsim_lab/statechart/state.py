@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from llmsim_lab.run import State
 from llmsim_lab.statechart._agent import DecidedBy, Post
 from llmsim_lab.statechart._chart import AgentState
+
+_Count = Annotated[int, Field(ge=0, le=10**9)]
+"""As far as a tape counts turns."""
 
 
 class UserState(NamedTuple):
@@ -27,7 +30,7 @@ class UserState(NamedTuple):
 
     name: str
     state: AgentState = AgentState.IDLE
-    ticks: NonNegativeInt = 0
+    ticks: _Count = 0
     post: int | None = None
     seen: tuple[int, ...] = ()
     banned: bool = False
@@ -45,9 +48,9 @@ class FeedEntry(NamedTuple):
     """A post in circulation and how it was received so far."""
 
     post: Post
-    likes: NonNegativeInt = 0
-    replies: NonNegativeInt = 0
-    reshares: NonNegativeInt = 0
+    likes: _Count = 0
+    replies: _Count = 0
+    reshares: _Count = 0
 
     @property
     def engagement(self) -> int:
@@ -99,7 +102,7 @@ class SocialState(State):
         likes: who liked what.
     """
 
-    at: NonNegativeInt = 0
+    at: _Count = 0
     people: tuple[UserState, ...] = ()
     feed: tuple[FeedEntry, ...] = ()
     new_posts: tuple[Post, ...] = ()

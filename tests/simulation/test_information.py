@@ -14,7 +14,9 @@ from llmsim_lab.agents import Agent, TaylorRuleAgent
 from llmsim_lab.economy import initial_state
 from llmsim_lab.economy.data import next_quarter
 from llmsim_lab.economy.macro import NO_SHOCKS
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import Action, SimulationState
+from llmsim_lab.simulation.world import Economy
 
 
 def shown(run: Simulation, turn: int) -> list[str]:
@@ -137,3 +139,8 @@ def test_the_noise_has_its_size_and_persistence_and_a_mirror_image() -> None:
     assert turned["output_gap_read"].tolist() == pytest.approx(
         [-gap for gap in runs[3]["output_gap_read"]]
     )
+
+
+def test_a_gap_and_an_error_that_no_number_holds_together_are_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"output_gap \+ gap_error=inf must be a finite number"):
+        _ = Economy(output_gap=1e308, gap_error=1e308).global_state

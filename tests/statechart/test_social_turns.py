@@ -275,6 +275,39 @@ def test_an_injected_post_is_seen_by_others_not_by_its_author() -> None:
     }
 
 
+def test_a_post_that_a_user_looks_at_stays_at_hand_when_an_injected_one_takes_its_place() -> None:
+    reader = UserState("User 1", AgentState.EVALUATING, post=7)
+    state = network(FeedEntry(post(7)), people=(reader, USERS[1]))
+    simulation = make_social(users=2, state=state, feed={"max_posts": 1}, players="rule")
+    simulation.intervene(0, {"post": {"author": "Press", "text": "New", "topics": ["war"]}})
+    assert simulation.state.feed[0].post.text == "New"
+    [move] = [move for move in played(simulation, 1).state.moves if move.agent == "User 1"]
+    assert (move.trigger, move.post) == ("decides", 7)
+
+
+LOST = UserState("User 1", AgentState.EVALUATING, post=7)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (
+            network(people=USERS[:1]),
+            "the state has 1 user, .*user 2 is None in the state, 'User 2'",
+        ),
+        (network(people=USERS[::-1]), "user 1 is 'User 2' in the state, 'User 1' in population"),
+        (network(people=(LOST, USERS[1])), "state of 'User 1' is about post 7, which is neither"),
+        (network(FeedEntry(post(7, turn=9))), "post 7 of the state is of turn 9, and the state"),
+        (network(FeedEntry(post(7, turn=-1))), "post 7 of the state is of turn -1, and the state"),
+    ],
+)
+def test_a_state_that_no_network_of_these_users_can_have_is_an_error(
+    state: SocialState, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_social(users=2, state=state, players="rule").run(1)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

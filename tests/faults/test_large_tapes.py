@@ -131,7 +131,7 @@ def a_chart_for_each_column() -> Lines:
 def reruns_of_reruns() -> Lines:
     yield run(1)
     yield turn(1, 0)
-    for number in range(2, 30_000):
+    for number in range(2, 20_000):
         yield run(number, verb="rerun", parent=number - 1)
         yield turn(number, 0)
 

@@ -190,7 +190,7 @@ def quietly(*arguments: str) -> Callable[[Path], None]:
 
 def configurations(plan: Plan) -> Iterator[Case]:
     steps = {"lint": quietly("lint", "x.yaml"), "run": quietly("run", "x.yaml", *RUN)}
-    for name, content in plan.chosen(YAML, 10, 40):
+    for name, content in plan.chosen(YAML, 10, 24):
         yield Case(name, steps, partial(write_yaml, content))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -26,11 +27,12 @@ ENDS = {
     "a picture": "",
     "a gigabyte in one line": "SERVER_DIED",
     "a line without end": "SERVER_DIED",
-    "progress without end": "SERVER_DIED",
+    # On a busy machine time may be up before it has sent too much.
+    "progress without end": "SERVER_DIED|TIMEOUT",
     "no JSON without end": "SERVER_DIED",
     "answers to nobody without end": "SERVER_DIED",
 }
-"""The code of a call's result, where it is known."""
+"""The code of a call's result, where it is known, as a pattern."""
 ARGUMENTS: list[dict[str, object]] = [
     {},
     {"x": "a" * 40 + "b"},
@@ -59,7 +61,7 @@ async def use(_: Path, *, fault: str) -> None:
             await box.checked(FunctionCall("f", values))
         result = await box.run("f", {}, "ann")
         if fault in ENDS:
-            assert (result.error_code or "") == ENDS[fault]
+            assert re.fullmatch(ENDS[fault], result.error_code or ""), result
 
 
 def sites(plan: Plan) -> Iterator[Case]:

@@ -218,7 +218,7 @@ class ChatReply:
     # What is measured differs each time, and a saved notebook's outputs are compared.
     seconds: float = field(default=0.0, repr=False)
     load_seconds: float = field(default=0.0, repr=False)
-    top_logprobs: tuple[tuple[str, float], ...] = ()
+    top_logprobs: tuple[tuple[str, Annotated[float, Field(le=0)]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -373,9 +373,10 @@ def sampling_seeds(
     """
     config = as_mapping(info.manifest.get("config"))
     replicate = config.get("replicate", 0)
+    seed = info.manifest.get("seed")
     sampling = None
-    if replicate is not None:
-        sampling = (info.manifest["seed"], replicate)
+    if seed is not None and replicate is not None:
+        sampling = (seed, replicate)
     logs: dict[int | None, CallLog] = {}
     seeds: dict[int, int | None] = {}
     for call in calls:

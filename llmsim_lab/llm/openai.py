@@ -607,5 +607,6 @@ def _token_in(entry: JSONObject) -> Token:
     """Return a token as llama.cpp's servers write it."""
     return Token(
         content=bytes(member(entry, "bytes", list)),
-        probability=math.exp(member(entry, "logprob", float)),
+        # Rounded, a certain token may have a logarithm just above 0.
+        probability=math.exp(min(member(entry, "logprob", float), 0.0)),
     )

@@ -29,6 +29,7 @@ from typing_extensions import TypedDict
 
 from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.jsontext import (
+    all_finite,
     as_mapping,
     checked,
     dumps,
@@ -425,6 +426,8 @@ def call_body(
 def parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
     """Return the system message of settings, if they have one, and all else."""
     values = read(_settings(), text)
+    if not all_finite(values):
+        raise ValueError("its settings hold a number that is not finite, which JSON cannot hold")
     system = values.pop("system", None)
     return system, values
 
@@ -746,7 +749,10 @@ class _Manifest(TypedDict):
     package: str
     config: InstanceOf[dict[str, Any]]  # not gone through, since it may be large
     prompts: dict[str, _Prompt]
+    seed: NotRequired[int]
     given: InstanceOf[list[Any]]
+    given_players: NotRequired[list[str]]
+    players: NotRequired[InstanceOf[dict[str, Any]]]
     llm: InstanceOf[dict[str, Any]] | None
     seats: NotRequired[dict[str, dict[str, Any]]]
     settings_before: NotRequired[list[_Before]]

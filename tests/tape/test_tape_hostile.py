@@ -14,6 +14,7 @@ import pytest
 from builders import played
 from counter_kit import counter_client, make_counter
 from journal_kit import lines_of, run_program
+from tape_text import digest_of as text_digest
 from tape_text import sealed
 
 from llmsim_lab.errors import LabError, TapeError
@@ -73,6 +74,18 @@ def text_twice(lines: list[bytes]) -> list[bytes]:
     return [*lines[:place], text.replace(b"Ann", b"Eve"), *lines[place:]]
 
 
+def nan_in_settings(lines: list[bytes]) -> list[bytes]:
+    """Put NaN into the settings of calls, and name them as their new text is named."""
+    [digest, text] = next(
+        match.groups()
+        for raw in lines
+        if (match := re.match(rb'\{"text":"(\w+)","value":(.*"schema":.*),"sum"', raw))
+    )
+    changed = text.replace(b'"options":{', b'"options":{"x":NaN,')
+    name = text_digest(changed).encode()
+    return [raw.replace(text, changed).replace(digest, name) for raw in lines]
+
+
 def record_with(value: bytes) -> tuple[bytes, bytes]:
     return b'"record":{', b'"record":{"x":' + value + b","
 
@@ -105,6 +118,15 @@ KINDS: dict[str, tuple[Edit, str]] = {
     "texts missing": (without_texts, "is not above it"),
     "a text twice": (text_twice, "it was changed"),
     "a forgotten number of 4,000,000 digits": (lambda known: [*known, FORGET], "digits"),
+    "a logarithm above nought": (
+        put("call", b'"reply":{', b'"reply":{"top_logprobs":[["A",800.0]],'),
+        "top_logprobs.0.1: ",
+    ),
+    "NaN in settings": (nan_in_settings, "NaN, which is not a number"),
+    "a truth for players": (
+        put("set", b'"manifest":{', b'"manifest":{"given_players":true,', 2),
+        "given_players: ",
+    ),
     "a text for a state": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "record.state"),
 }
 HARMLESS: dict[str, Edit] = {

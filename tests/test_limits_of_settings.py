@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from llmsim_lab import (
+    LLMClient,
     LLMConfig,
     Person,
     Prompt,
@@ -20,12 +21,30 @@ from llmsim_lab import (
     TaylorRuleAgent,
     connect,
     initial_state,
+    rate_figure,
 )
-from llmsim_lab.assistant import AgentEngineConfig, Chat
-from llmsim_lab.context import CrisisSimulation
-from llmsim_lab.economy import TaylorRule
+from llmsim_lab.assistant import (
+    AgentEngineConfig,
+    Chat,
+    DecisionContext,
+    DecisionLog,
+    FunctionTools,
+    LLMAgentEngine,
+    OllamaAdapter,
+    load_constitution,
+)
+from llmsim_lab.context import (
+    AgentContextBuilder,
+    ComposedModules,
+    CrisisSimulation,
+    GameEngine,
+    ModuleLoader,
+    SimulatorAgent,
+)
+from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, closed_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm.client import checked_client
+from llmsim_lab.run import Memory
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.statechart import SocialSimulation
 
@@ -194,6 +213,10 @@ ODD_VALUES = [
     b"\xff",
     range(10**12),
 ]
+CLIENT = LLMClient(LLMConfig(model="script"), ScriptedBackend([]))
+ADAPTER = OllamaAdapter(CLIENT)
+MESSAGE: Values = {"user_id": "ann", "message": "Hi", "conversation_id": "1"}
+BUILDER = AgentContextBuilder("a day", simulator_awareness=False)
 MAKERS: dict[str, Callable[[Any], object]] = {
     "a prompt": lambda odd: Prompt(odd),
     "a prompt's system": lambda odd: Prompt("x", system=odd),
@@ -214,6 +237,51 @@ MAKERS: dict[str, Callable[[Any], object]] = {
     "a quarter": lambda odd: initial_state(odd),
     "an agent's name": lambda odd: TaylorRuleAgent(odd),
     "an agent's limits": lambda odd: TaylorRuleAgent(limits=odd),
+    "an agent's rule": lambda odd: TaylorRuleAgent(rule=odd),
+    "an agent's moves": lambda odd: TaylorRuleAgent(moves_bp=[odd]),
+    "a rule of an economy": lambda odd: closed_loop(odd),
+    "a rule's answer": lambda odd: closed_loop(lambda **_: odd),
+    "a rule's question": lambda odd: TaylorRule().rate(
+        inflation=odd, output_gap=odd, previous_rate=odd
+    ),
+    "an economy": lambda odd: RudebuschSvensson().advance(odd, interest_rate=4),
+    "a shock": lambda odd: closed_loop().response(supply=odd),
+    "how long a response is": lambda odd: closed_loop().response(quarters=odd),
+    "a run's quarters": lambda odd: QuadraticLoss().of(odd),
+    "frames of runs": lambda odd: rate_figure(odd),
+    "entries of a memory": lambda odd: Memory().replace(entries=odd),
+    "a world's values": lambda odd: GameEngine(odd, {}),
+    "values by agent": lambda odd: GameEngine({}, odd),
+    "an agent's values": lambda odd: GameEngine({}, {"Ada": odd}),
+    "modules of a world": lambda odd: GameEngine({}, {}, odd),
+    "definitions": lambda odd: GameEngine({}, {}, variables=odd),
+    "changes": lambda odd: GameEngine({}, {}).apply_state_updates(odd),
+    "changes by agent": lambda odd: GameEngine({}, {}).apply_state_updates({"agent_vars": odd}),
+    "modules": lambda odd: ComposedModules(odd),
+    "a module": lambda odd: ComposedModules([odd]),
+    "silenced modules": lambda odd: ComposedModules().silenced(odd),
+    "a folder of modules": lambda odd: ModuleLoader(odd),
+    "names of modules": lambda odd: ModuleLoader().load(odd),
+    "a builder's modules": lambda odd: AgentContextBuilder("a day", False, odd),
+    "a builder's briefing": lambda odd: AgentContextBuilder("a day", False, briefing=odd),
+    "a builder's roles": lambda odd: AgentContextBuilder("a day", False, roles=odd),
+    "a reader": lambda odd: BUILDER.build_prompt(odd, 1, {}, {}, {}, []),
+    "a reader's values": lambda odd: BUILDER.build_prompt("Ada", 1, odd, {}, {}, []),
+    "what others said": lambda odd: BUILDER.build_prompt("Ada", 1, {}, {}, odd, []),
+    "another's words": lambda odd: BUILDER.build_prompt("Ada", 1, {}, {}, {"Bo": odd}, []),
+    "events": lambda odd: BUILDER.build_prompt("Ada", 1, {}, {}, {}, odd),
+    "a scenario": lambda odd: SimulatorAgent(odd, CLIENT),
+    "an adapter": lambda odd: LLMAgentEngine(odd, None, "Be kind."),
+    "a constitution": lambda odd: LLMAgentEngine(ADAPTER, None, odd),
+    "an engine's settings": lambda odd: LLMAgentEngine(ADAPTER, None, "x", config=odd),
+    "an engine's log": lambda odd: LLMAgentEngine(ADAPTER, None, "x", decision_log=odd),
+    "a longest wait": lambda odd: LLMAgentEngine(ADAPTER, None, "x", call_timeout_s=odd),
+    "a constitution's file": lambda odd: load_constitution(odd),
+    "a log's file": lambda odd: DecisionLog(odd),
+    "a tool": lambda odd: FunctionTools(odd),
+    "tools that ask first": lambda odd: FunctionTools(destructive=odd),
+    "a message": lambda odd: DecisionContext(**{**MESSAGE, "message": odd}),
+    "earlier messages": lambda odd: DecisionContext(**MESSAGE, message_history=odd),
 }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from llmsim_lab import Question, data_path
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import RateChart
 from llmsim_lab.tape.prompts_read import prompts_read
 
@@ -87,6 +88,20 @@ def test_of_a_templates_prompts_a_server_reads_the_shared_text_once(name: str, w
     run = world(name).replay(TEMPLATES / f"{name}.tape")
     read = prompts_read([attempt for call in run.calls for attempt in call.history])
     assert read.one_slot <= READ_WITH_NAMES_FIRST[name] / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "nobody"),
+    [
+        ("beauty_contest", "group", ()),
+        ("public_goods", "group", ()),
+        ("double_auction", "buyers", {}),
+        ("double_auction", "sellers", {}),
+    ],
+)
+def test_a_game_of_nobody_is_an_error(name: str, parameter: str, nobody: Any, world: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{parameter}: .* at least 1 item"):
+        world(name)(**{parameter: nobody})
 
 
 # --- public goods --------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class Guess(Reply):
 
 
 class BeautyContest(Run[Guesses]):
-    group: tuple[str, ...] = ("Ann", "Bob", "Cy", "Di")
+    group: tuple[str, ...] = Field(("Ann", "Bob", "Cy", "Di"), min_length=1)
     factor: float = Field(0.5, gt=0, lt=1)
     depth: int = Field(1, ge=0)  # of the rule
 

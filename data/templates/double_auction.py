@@ -7,6 +7,8 @@ all values and costs and the next, here in the middle; all gains are the n highe
 The rule is Gode and Sunder's, by chance any price without a loss: it comes near both on average.
 """
 
+from pydantic import Field
+
 from llmsim_lab import Ask, Question, Reply, Run, State
 
 
@@ -21,8 +23,12 @@ class Quote(Reply):
 
 
 class DoubleAuction(Run[Market]):
-    buyers: dict[str, int] = {"Ann": 90, "Bob": 75, "Cy": 60, "Di": 45}  # what a unit is worth
-    sellers: dict[str, int] = {"Ed": 10, "Flo": 25, "Gus": 40, "Hal": 55}  # what it costs
+    buyers: dict[str, int] = Field(  # what a unit is worth
+        {"Ann": 90, "Bob": 75, "Cy": 60, "Di": 45}, min_length=1
+    )
+    sellers: dict[str, int] = Field(  # what it costs
+        {"Ed": 10, "Flo": 25, "Gus": 40, "Hal": 55}, min_length=1
+    )
 
     async def turn(self, state: Market, ask: Ask) -> Market:
         quotes = await ask.each(

@@ -62,7 +62,7 @@ class Guessing(Run[Guesses]):
         "players_in_group": range(15, 19),
         "factor": list(FACTORS),
     }
-    players_in_group: int = Field(16, ge=2)
+    players_in_group: int = Field(16, ge=2, le=1000)
     factor: float = Field(2 / 3, gt=0)
     twin: bool = False
 

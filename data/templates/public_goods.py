@@ -25,7 +25,7 @@ class Gift(Reply):
 
 
 class PublicGoods(Run[Pot]):
-    group: tuple[str, ...] = ("Ann", "Bob", "Cy", "Di")
+    group: tuple[str, ...] = Field(("Ann", "Bob", "Cy", "Di"), min_length=1)
     coins: int = Field(20, ge=1)  # for each player, new ones in each turn
     factor: float = Field(1.6, gt=0)
 

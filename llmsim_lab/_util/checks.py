@@ -106,6 +106,57 @@ def text_argument(name: str, value: object) -> str:
     return value
 
 
+def instance_of(
+    name: str,
+    value: Any,
+    kinds: Any,
+    right: str,
+) -> Any:
+    """Return an argument that must be of a class, or have the methods of a protocol.
+
+    Args:
+        name: of the argument, as the caller wrote it.
+        value: what was given.
+        kinds: the class or protocol, or several.
+        right: what is right, in words.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{name}={brief(value)} must be {right}")
+    return value
+
+
+def items_of(
+    name: str,
+    values: Any,
+    kind: type,
+    right: str,
+) -> list[Any]:
+    """Return the items of a list, or other iterable, that must all be of a class.
+
+    Args:
+        name: as for ``instance_of``.
+        values: what was given.
+        kind: the class.
+        right: what is right, in words.
+
+    Raises:
+        ConfigError: an item is something else, or there are none to read.
+    """
+    # A text is one item that was not put into a list.
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigError(f"{name}={brief(values)} must be {right}")
+    # One by one, so that an iterable without an end stops at its first wrong item.
+    items: list[Any] = []
+    for item in values:
+        if not isinstance(item, kind):
+            raise ConfigError(f"{name} has {brief(item)} in it; it must be {right}")
+        items.append(item)
+    return items
+
+
 def known_names(
     kind: str,
     names: object,
@@ -122,17 +173,18 @@ def known_names(
         ConfigError: a given name is not a right one.
     """
     every_name = dict.fromkeys(right_names)
-    wanted: list[object] = [names]
+    wanted: Iterable[object] = [names]
     if isinstance(names, Iterable) and not isinstance(names, str | Mapping):
-        wanted = list(names)
+        wanted = names
+    chosen = set()
     for name in wanted:
         if not isinstance(name, str) or name not in every_name:
             raise ConfigError(
                 f"there is no {kind} {brief(name)}{closest(name, every_name)}; there are "
                 f"{listed([*every_name]) or 'none'}"
             )
+        chosen.add(name)
     # In the order of the right names, so that the same choice gives the same order.
-    chosen = set(wanted)
     return tuple(name for name in every_name if name in chosen)
 
 

@@ -43,7 +43,7 @@ from llmsim_lab.errors import ConfigError
 if TYPE_CHECKING:
     from ruamel.yaml import YAML, Node
 
-    _Base = BaseModel
+    Checked = BaseModel
 else:
 
     class _Checked(type(BaseModel)):
@@ -63,11 +63,11 @@ else:
             # A world's own configuration is made of its fields, and has a name that no user wrote.
             raise ConfigError(f"{getattr(cls, 'shown_as', '') or cls.__name__}: {message}")
 
-    class _Base(BaseModel, metaclass=_Checked):
-        pass
+    class Checked(BaseModel, metaclass=_Checked):
+        """Base of models whose wrong values are a ``ConfigError``, where code makes one."""
 
 
-class Settings(_Base):
+class Settings(Checked):
     """Immutable settings; unknown ones are errors.
 
     ``Settings(name=value)`` raises ``ConfigError``. ``Settings.model_validate(...)``, which files

@@ -318,8 +318,9 @@ def closest(name: object, right_names: Iterable[str]) -> str:
     """Return `` (did you mean X?)`` if a right name is similar to a wrong one; else nothing."""
     # Each comparison takes as long as both names are: a file may have names by the megabyte.
     likely = [right for right in islice(right_names, _MOST_COMPARED) if len(right) <= _LONGEST_NAME]
+    text = name if isinstance(name, str) else brief(name)
     similar_names = difflib.get_close_matches(
-        str(name)[:_LONGEST_NAME],
+        text[:_LONGEST_NAME],
         likely,
         n=1,
     )

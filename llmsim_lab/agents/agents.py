@@ -15,14 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from numbers import Integral
 from typing import Any
 
 from pydantic import ConfigDict
 
-from llmsim_lab._util.checks import text_argument
+from llmsim_lab._util.checks import instance_of, items_of, text_argument
 from llmsim_lab._util.text import brief, number
 from llmsim_lab.agents.briefing import NationProfile
-from llmsim_lab.economy.macro import EngineConfig, Rule, TaylorRule, rate_by
+from llmsim_lab.economy.macro import EngineConfig, Rule, checked_rule, rate_by
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import chain_of
@@ -496,10 +497,12 @@ class TaylorRuleAgent(Agent):
         moves_bp: Sequence[int] | None = None,
     ) -> None:
         super().__init__(name)
-        self.rule = TaylorRule() if rule is None else rule
+        self.rule = checked_rule(rule)
+        instance_of("limits", limits, EngineConfig | None, "an EngineConfig")
         self.limits = EngineConfig() if limits is None else limits
-        if not isinstance(self.limits, EngineConfig):
-            raise ConfigError(f"limits={brief(limits)} must be an EngineConfig")
+        if moves_bp is not None:
+            moves = items_of("moves_bp", moves_bp, Integral, "a list of whole numbers")
+            moves_bp = list(map(int, moves))
         self.moves_bp = moves_bp
 
     async def decide_action(self, state: SimulationState) -> Action:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
 
@@ -23,7 +24,8 @@ def load_constitution(path: str | Path | None = None) -> str:
     if path is None:
         return Prompt.load("constitution").system
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a mark of order
+        # Some editors write a mark of order.
+        text = as_path("path", path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
     heading_lines = [line for line in text.splitlines() if line.startswith("#")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.text import now
 from llmsim_lab.errors import DataError
 
@@ -28,7 +29,7 @@ class DecisionLog:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = as_path("path", path)
 
     async def write_decision_log(self, **row: object) -> None:
         """Append a decision's row.

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any, Literal
 
+from llmsim_lab._util.checks import instance_of, real_number, text_argument
 from llmsim_lab._util.text import log_event, logfmt
 from llmsim_lab.assistant._answers import asks, described, for_user
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
@@ -67,7 +68,7 @@ class LLMAgentEngine:
             ``timeout_seconds``, which is also for tools, if not given.
 
     Raises:
-        ConfigError: the constitution is empty.
+        ConfigError: the constitution is empty, or an argument is of the wrong kind.
 
     Example:
         >>> engine = LLMAgentEngine(OllamaAdapter(client), tools, load_constitution())
@@ -87,14 +88,27 @@ class LLMAgentEngine:
         decision_log: DecisionLogger | None = None,
         call_timeout_s: float | None = None,
     ) -> None:
-        if not constitution.strip():
+        if not text_argument("constitution", constitution).strip():
             raise ConfigError("the constitution is empty; load_constitution() has the shipped one")
+        instance_of("config", config, AgentEngineConfig | None, "an AgentEngineConfig")
         self.config = config or AgentEngineConfig(max_iterations=max_iterations)
-        self.llm_adapter = llm_adapter
+        self.llm_adapter: LLMAdapter = instance_of(
+            "llm_adapter",
+            llm_adapter,
+            LLMAdapter,
+            "an adapter, such as OllamaAdapter(client)",
+        )
         self.tool_executor = tool_executor
         self.constitution = constitution
-        self.decision_log = decision_log
-        self.call_timeout_s = call_timeout_s or self.config.timeout_seconds
+        self.decision_log: DecisionLogger | None = instance_of(
+            "decision_log",
+            decision_log,
+            DecisionLogger | None,
+            "a log, such as DecisionLog('decisions.jsonl')",
+        )
+        if call_timeout_s is None:
+            call_timeout_s = self.config.timeout_seconds
+        self.call_timeout_s = real_number("call_timeout_s", call_timeout_s, least=0.01)
         # In memory only: across restarts the state of a conversation says what still waits.
         self._confirmed: set[tuple[str | None, str | None, str]] = set()
 
@@ -112,6 +126,7 @@ class LLMAgentEngine:
             ConfigError: the model's client or the tools are not set up right.
             DataError: the decision log cannot be written to, before anything was done.
         """
+        instance_of("context", context, DecisionContext, "a DecisionContext")
         return await _Message(self, context).decided()
 
     def confirm_once(self, pending: PendingAction) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, validate_call
 from pydantic_core import SchemaError, to_jsonable_python
 
-from llmsim_lab._util.text import clip, faults
+from llmsim_lab._util.checks import items_of
+from llmsim_lab._util.text import brief, clip, faults
 from llmsim_lab._util.waiting import called_in_thread
 from llmsim_lab.assistant._toolbox import IDENTITY, failed_result, without
 from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult
@@ -51,8 +52,14 @@ class FunctionTools:
     def __init__(self, *functions: Any, destructive: Sequence[str] = ()) -> None:
         self._calls: dict[str, Callable[..., Any]] = {}
         self._declared: dict[str, ToolDeclaration] = {}
+        asking_first = items_of("destructive", destructive, str, "a list of tools' names")
         for function in functions:
-            name = function.__name__
+            name = getattr(function, "__name__", "")
+            if not name or not callable(function):
+                raise ConfigError(
+                    f"{brief(function)} is not a function that could be a tool; write one around "
+                    "it: def look_up(word: str) -> str"
+                )
             description = inspect.getdoc(function)
             if name in self._calls:
                 raise ConfigError(f"two tools have the name {name!r}; rename one function")
@@ -68,9 +75,9 @@ class FunctionTools:
                     f"{clip(str(error), 200)}"
                 ) from error
             # None leaves it to the name: "delete_task" asks first in any case.
-            needs_yes = True if name in destructive else None
+            needs_yes = True if name in asking_first else None
             self._declared[name] = ToolDeclaration(name, description, schema, needs_yes)
-        unknown = sorted(set(destructive) - self._calls.keys())
+        unknown = sorted(set(asking_first) - self._calls.keys())
         if unknown:
             raise ConfigError(f"destructive names no tool: {', '.join(unknown)}")
 

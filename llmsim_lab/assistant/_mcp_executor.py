@@ -24,8 +24,9 @@ from typing import Any, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from llmsim_lab._util.checks import instance_of, items_of, real_number
 from llmsim_lab._util.jsontext import Schema, text_of_model
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import brief, clip, log_event
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
     IDENTITY,
@@ -80,7 +81,7 @@ class MCPToolExecutor:
         start_timeout_s: longest wait for the server to start and list its tools, seconds.
 
     Raises:
-        ConfigError: ``server`` is a text and not a URL.
+        ConfigError: ``server`` is a text and not a URL, or names no program.
 
     Example:
         >>> tools = MCPToolExecutor(["llmsim-lab-tasks"])
@@ -99,14 +100,22 @@ class MCPToolExecutor:
                 f"{server.split()}"
             )
         if isinstance(server, Sequence) and not isinstance(server, str):
+            command, *words = items_of("server", server, str, "a list of words") or [""]
+            if not command:
+                raise ConfigError(f"server={brief(server)} names no program to start")
             # What is not UTF-8 would end the connection.
             server = StdioServerParameters(
-                command=server[0],
-                args=server[1:],
+                command=command,
+                args=words,
                 encoding_error_handler="replace",
             )
-        self._target: _Target = server
-        self._start_timeout_s = start_timeout_s
+        self._target: _Target = instance_of(
+            "server",
+            server,
+            StdioServerParameters | MCPServer | Server | str,
+            "a command as a list of words, a URL, or a server of the mcp library's",
+        )
+        self._start_timeout_s = real_number("start_timeout_s", start_timeout_s, least=0.01)
         self._closed = False
         self._connection: _Connection | None = None
         # Callers on several threads must not start two servers.

@@ -20,10 +20,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pydantic import Field, PrivateAttr
+from pydantic import FailFast, Field, PrivateAttr
 
 from llmsim_lab import types
-from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.checks import real_number, text_argument, whole_number
+from llmsim_lab._util.config import Checked
 from llmsim_lab._util.jsontext import Schema
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.types import Reply, Value
@@ -41,7 +42,7 @@ class DecisionType(StrEnum):
     REQUEST_CONFIRMATION = "REQUEST_CONFIRMATION"
 
 
-class Message(Value):
+class Message(Value, Checked):
     """One message of a conversation between a user and the assistant.
 
     Attributes:
@@ -116,7 +117,7 @@ class PendingAction(Value):
     conversation_id: Annotated[str, Field(min_length=1)] | None = None
 
 
-class DecisionContext(Value):
+class DecisionContext(Value, Checked):
     """All that the engine knows of a message.
 
     Attributes:
@@ -130,7 +131,7 @@ class DecisionContext(Value):
     user_id: Annotated[str, Field(min_length=1)]
     message: str
     conversation_id: str
-    message_history: list[Message] = Field(default_factory=list)
+    message_history: Annotated[list[Message], FailFast()] = Field(default_factory=list)
     pending_confirmation: PendingAction | None = None
 
 
@@ -315,6 +316,7 @@ class ToolDeclaration:
 
     def __post_init__(self) -> None:
         # As MCP has it, and the slash. Other letters could make one tool pass for another.
+        text_argument("name", self.name)
         if not re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", self.name):
             raise ConfigError(
                 f"the tool {self.name[:150]!a} cannot be used: a name has 1 to 128 letters of A-Z "
@@ -370,6 +372,7 @@ class ToolExecutor(Protocol):
         ...
 
 
+@runtime_checkable
 class DecisionLogger(Protocol):
     """Logs decisions and tool calls: the contract's logging service. ``DecisionLog`` is one.
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from llmsim_lab._util.checks import instance_of, items_of, text_argument, whole_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import estimate_tokens
 from llmsim_lab.context._modules import ComposedModules
@@ -81,7 +82,7 @@ def quoted(
     speakers = {name.casefold() for name in names}
     parts = []
     for speaker, text in words.items():
-        text = _marked(text.strip(), speakers)
+        text = _marked(text_argument(f"{speaker}'s words", text).strip(), speakers)
         if text:
             parts.append(f'{speaker}: "{text}"')
         else:
@@ -240,6 +241,14 @@ class AgentContextBuilder:
             system="{{ system }}",
             name="agent_context",
         )
+        instance_of(
+            "composed_modules",
+            self.composed_modules,
+            ComposedModules | None,
+            "ComposedModules, or None",
+        )
+        instance_of("briefing", self.briefing, Briefing, "a Briefing")
+        instance_of("roles", self.roles, Mapping, "a dict of texts by agent")
         self._modules = self.composed_modules or ComposedModules()
         self._defined = self._modules.variables_with(self.variables)
 
@@ -270,6 +279,12 @@ class AgentContextBuilder:
         Raises:
             ModuleError: a module's code failed.
         """
+        text_argument("agent_name", agent_name)
+        whole_number("step_number", step_number)
+        instance_of("agent_state", agent_state, Mapping, "a dict of values by name")
+        instance_of("global_state", global_state, Mapping, "a dict of values by name")
+        instance_of("other_responses", other_responses, Mapping, "a dict of texts by agent")
+        items_of("events", events, Mapping, "a list of dicts that have a description")
         role = _Section("YOUR ROLE", self.roles.get(agent_name, ""))
         aware = ""
         if self.simulator_awareness:

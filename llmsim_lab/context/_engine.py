@@ -15,7 +15,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, WithJsonSchema, create_model, with_config
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.checks import instance_of, known_names, whole_number
 from llmsim_lab._util.config import Words
 from llmsim_lab._util.jsontext import Schema
 from llmsim_lab._util.text import rounded
@@ -268,7 +268,12 @@ class SimulatorAgent:
     """
 
     def __init__(self, scenario: CrisisScenario, llm_client: LLMClient) -> None:
-        self.scenario = scenario
+        self.scenario: CrisisScenario = instance_of(
+            "scenario",
+            scenario,
+            CrisisScenario,
+            "a CrisisScenario, such as CrisisScenario.load('strait')",
+        )
         self.llm_client: LLMClient = checked_client(llm_client, "llm_client")
         self.composed_modules = scenario.compose()
         self.game_engine = scenario.engine(self.composed_modules)
@@ -298,6 +303,8 @@ class SimulatorAgent:
             LLMFailureException: the engine's model failed.
             ConfigError: a response is of an unknown agent.
         """
+        whole_number("step_number", step_number)
+        instance_of("agent_responses", agent_responses, Mapping, "a dict of texts by agent")
         # A copy: a turn that fails or is cancelled must not leave half of its changes.
         world = copy.deepcopy(self.game_engine)
         known_names("agent", list(agent_responses), world.agents)

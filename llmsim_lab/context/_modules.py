@@ -18,8 +18,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.checks import instance_of, items_of, known_names
 from llmsim_lab._util.config import Settings, read_config
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.text import among, brief, error_text
 from llmsim_lab.context._variables import Variable, Variables
 from llmsim_lab.errors import ConfigError, ModuleError
@@ -152,7 +153,7 @@ class ComposedModules:
     """
 
     def __init__(self, modules: Iterable[BehaviorModule] = ()) -> None:
-        modules = tuple(modules)
+        modules = items_of("modules", modules, BehaviorModule, "a list of BehaviorModules")
         by_name = {module.name: module for module in modules}
         if len(by_name) < len(modules):
             [(twice, _)] = Counter(module.name for module in modules).most_common(1)
@@ -188,6 +189,7 @@ class ComposedModules:
         Raises:
             ConfigError: a variable is defined twice.
         """
+        instance_of("variables", scenario, Variables | None, "Variables, or None")
         owners: dict[str, str] = {}
         global_vars: dict[str, Variable] = {}
         agent_vars: dict[str, Variable] = {}
@@ -250,7 +252,7 @@ class ModuleLoader:
     def __init__(self, *folders: str | Path) -> None:
         if not folders:
             folders = (self.shipped,)
-        self.folders = tuple(Path(folder) for folder in folders)
+        self.folders = tuple(as_path("folder", folder) for folder in folders)
         for folder in self.folders:
             if not folder.is_dir():
                 raise ConfigError(f"there is no module folder {folder}; name one that exists")
@@ -265,7 +267,7 @@ class ModuleLoader:
         """
         modules: dict[str, BehaviorModule] = {}
         # Taken from the front: the order asked for is that of the modules' words in prompts.
-        wanted = list(names)
+        wanted = items_of("names", names, str, "a list of names")
         while wanted:
             name = wanted.pop(0)
             if name not in modules:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
+from llmsim_lab._util.checks import instance_of
 from llmsim_lab._util.text import among, brief, log_event
 from llmsim_lab.context._modules import ComposedModules
 from llmsim_lab.context._variables import Scalar, Variable, Variables, inferred
@@ -111,6 +112,7 @@ class GameEngine:
     ) -> None:
         if modules is None:
             modules = ComposedModules()
+        instance_of("modules", modules, ComposedModules, "ComposedModules")
         defined = modules.variables_with(variables)
         # All agents share their definitions, so that one checks all of them.
         of_world = _Start(
@@ -126,7 +128,7 @@ class GameEngine:
         self._values: dict[str | None, dict[str, Scalar]] = {}
         # The world's values stand under None, so that no agent's name can be theirs.
         self._values[None] = of_world.values(global_vars)
-        for agent, values in agent_vars.items():
+        for agent, values in _by_name("agent_vars", agent_vars).items():
             self._values[agent] = of_agents.values(values, agent)
         self.variables = Variables(global_vars=of_world.variables, agent_vars=of_agents.variables)
 
@@ -159,14 +161,14 @@ class GameEngine:
         Raises:
             ConfigError: the updates have other parts.
         """
-        unknown_parts = updates.keys() - {"global_vars", "agent_vars"}
+        unknown_parts = _by_name("updates", updates).keys() - {"global_vars", "agent_vars"}
         # A misspelt part would be a turn without changes, without a word.
         if unknown_parts:
             raise ConfigError(
-                f"updates have global_vars and agent_vars, not {min(unknown_parts)!r}"
+                f"updates have global_vars and agent_vars, not {brief(unknown_parts.pop())}"
             )
         records = []
-        of_world = updates.get("global_vars", {})
+        of_world = _by_name("global_vars", updates.get("global_vars", {}))
         for name, value in of_world.items():
             record = self.change(
                 None,
@@ -175,9 +177,9 @@ class GameEngine:
                 source,
             )
             records.append(record)
-        of_agents = updates.get("agent_vars", {})
+        of_agents = _by_name("agent_vars", updates.get("agent_vars", {}))
         for agent, changes in of_agents.items():
-            for name, value in changes.items():
+            for name, value in _by_name(f"agent_vars.{agent}", changes).items():
                 record = self.change(
                     agent,
                     name,
@@ -291,6 +293,7 @@ class _Start:
             ConfigError: a value is impossible, missing or, if closed, not defined.
         """
         place = f"{self._place}.{agent}" if agent else self._place
+        _by_name(place, values)
         accepted: dict[str, Scalar] = {}
         # The definitions' order, which prompts and frames keep; then what has no definition.
         for name in dict.fromkeys([*self._defined, *values]):
@@ -308,6 +311,12 @@ class _Start:
             except ValueError as error:
                 raise ConfigError(f"{place}.{name}: {error}") from error
         return accepted
+
+
+def _by_name(place: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what must be a dict by names, such as that of an agent's values."""
+    checked: Mapping[str, Any] = instance_of(place, values, Mapping, "a dict by names")
+    return checked
 
 
 def apply_deterministic_updates(
@@ -331,6 +340,13 @@ def apply_deterministic_updates(
     Raises:
         ModuleError: a module's code failed; the modules before it have changed the state.
     """
+    instance_of(
+        "composed_modules",
+        composed_modules,
+        ComposedModules | None,
+        "ComposedModules, or None",
+    )
+    instance_of("game_engine", game_engine, GameEngine, "a GameEngine")
     records: list[UpdateRecord] = []
     for module in composed_modules or ():
         state = game_engine.get_current_state()

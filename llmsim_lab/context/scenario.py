@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from llmsim_lab._util.checks import instance_of
 from llmsim_lab._util.config import Settings, Words, read_config
 from llmsim_lab._util.files import data_path
 from llmsim_lab._util.text import brief
@@ -98,6 +99,7 @@ class CrisisScenario(Settings):
                 file, line and key.
         """
         # By its ending, not by looking for a file: what a name means must not depend on the folder.
+        instance_of("name", name, str | Path, "a shipped scenario's name, or a file's path")
         path = Path(name)
         if isinstance(name, str) and path.suffix not in (".yaml", ".yml"):
             shipped = data_path("scenarios")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from llmsim_lab._util.checks import real_number, whole_number
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab.economy.macro import (
     STATE,
@@ -17,6 +18,7 @@ from llmsim_lab.economy.macro import (
     RudebuschSvensson,
     Rule,
     TaylorRule,
+    checked_rule,
     rate_by,
 )
 
@@ -81,9 +83,10 @@ class ClosedLoop:
         """
         import numpy as np
 
+        whole_number("quarters", quarters, least=0, most=10_000)
         state = np.zeros(len(self.matrix))
-        state[_INFLATION] = supply
-        state[_GAP] = demand
+        state[_INFLATION] = real_number("supply", supply)
+        state[_GAP] = real_number("demand", demand)
         # Quarter 0 is the steady state; the shock is in the state of quarter 1.
         rows = [[0.0, 0.0, 0.0]]
         for _ in range(quarters):
@@ -119,7 +122,7 @@ def closed_loop(rule: Rule | None = None) -> ClosedLoop:
         rule: a Taylor rule (its lower bound is left out), or any function with its arguments;
             Taylor (1993) if not given.
     """
-    weights = weights_of(rule or TaylorRule())
+    weights = weights_of(checked_rule(rule))
     [matrix] = matrices_of([weights])
     return ClosedLoop(matrix)
 

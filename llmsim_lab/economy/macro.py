@@ -21,7 +21,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from llmsim_lab._util.checks import plain_number
+from llmsim_lab._util.checks import instance_of, plain_number, real_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, EconomyError
@@ -325,6 +325,7 @@ def _mean(
 
 def _check(state: GlobalState) -> None:
     """Raise ConfigError if the levels disagree with the lags."""
+    instance_of("state", state, GlobalState, "a GlobalState: initial_state(...).global_state")
     lags = state.lags
     levels = (
         state.interest_rate,
@@ -405,20 +406,25 @@ class TaylorRule:
             output_gap: percent of potential output.
             previous_rate: the rate now in force, percent per year; matters only with inertia.
         """
-        distance = inflation - self.inflation_target
-        target = (
-            self.neutral_real_rate
-            + self.inflation_target
-            + self.inflation_weight * distance
-            + self.output_gap_weight * output_gap
-        )
-        smoothed = self.inertia * previous_rate + (1 - self.inertia) * target
-        rate = max(self.lower_bound, smoothed)
-        # max would hide a NaN behind the lower bound.
-        if not (isfinite(rate) and isfinite(smoothed)):
+        try:
+            distance = inflation - self.inflation_target
+            target = (
+                self.neutral_real_rate
+                + self.inflation_target
+                + self.inflation_weight * distance
+                + self.output_gap_weight * output_gap
+            )
+            smoothed = self.inertia * previous_rate + (1 - self.inertia) * target
+            rate = max(self.lower_bound, smoothed)
+            # max would hide a NaN behind the lower bound.
+            is_finite = isfinite(rate) and isfinite(smoothed)
+        except (OverflowError, TypeError, ValueError):  # such as a text, or an array
+            is_finite = False
+        if not is_finite:
             raise ConfigError(
-                f"no rate follows from {inflation=}, {output_gap=}, {previous_rate=} by {self}: "
-                "all must be finite"
+                f"no rate follows from inflation={brief(inflation)}, "
+                f"output_gap={brief(output_gap)}, previous_rate={brief(previous_rate)} by {self}: "
+                "all must be finite numbers"
             )
         return rate
 
@@ -428,15 +434,29 @@ Rule = TaylorRule | Callable[..., float]
 ``previous_rate`` by name, percent, and returns a rate."""
 
 
+def checked_rule(rule: Rule | None) -> Rule:
+    """Return a rule that was given as an argument; Taylor (1993) if it is None."""
+    if rule is None:
+        return TaylorRule()
+    checked: Rule = instance_of(
+        "rule",
+        rule,
+        TaylorRule | Callable,
+        "a TaylorRule, or a function of inflation, output_gap and previous_rate",
+    )
+    return checked
+
+
 def rate_by(rule: Rule, state: GlobalState) -> float:
     """Return the rate that a rule asks for on a quarter's data, percent per year."""
     # By name, so that a function of a user's may take them in any order.
     ask = rule.rate if isinstance(rule, TaylorRule) else rule
-    return ask(
+    rate = ask(
         inflation=state.inflation,
         output_gap=state.output_gap,
         previous_rate=state.interest_rate,
     )
+    return real_number("the rule's rate", rate)
 
 
 def fiscal_demand(
@@ -599,12 +619,16 @@ class QuadraticLoss(Settings):
                 ``interest_rate``.
 
         Raises:
-            ConfigError: fewer than two quarters, or columns of different lengths.
+            ConfigError: fewer than two quarters, columns of different lengths, or no numbers.
         """
-        # Lists, since a frame's index may begin anywhere.
-        prices = list(quarters["inflation"])
-        gaps = list(quarters["output_gap"])
-        rates = list(quarters["interest_rate"])
+        try:
+            # Lists, since a frame's index may begin anywhere.
+            prices, gaps, rates = [list(map(float, quarters[name])) for name in STATE]
+        except (LookupError, OverflowError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"quarters={brief(quarters)} must be a run's frame, or a dict of numbers by "
+                f"{', '.join(STATE)} ({type(error).__name__}: {error})"
+            ) from error
         are_complete = len(prices) == len(gaps) == len(rates)
         if not are_complete or len(rates) < 2:
             raise ConfigError(

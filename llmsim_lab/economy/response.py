@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from llmsim_lab._util.checks import instance_of
+from llmsim_lab._util.text import brief
 from llmsim_lab.economy.analysis import largest_roots, matrices_of
 from llmsim_lab.errors import ConfigError
 
@@ -354,7 +356,8 @@ def response_of(
         is undecided and has no criteria.
 
     Raises:
-        ConfigError: the situations are too much alike.
+        ConfigError: the situations are too much alike; or there are not as many deviations, moves
+            and groups, or not all are numbers.
 
     Example:
         >>> found = response_of(frame[["pi", "gap", "rate"]], frame["move"], groups=frame["seed"])
@@ -364,15 +367,27 @@ def response_of(
     import numpy as np
     from scipy.special import stdtrit  # quantiles of Student's t
 
+    situations = _numbers("deviations", deviations)
+    changes = _numbers("moves", moves)
+    instance_of("names", names, Mapping | None, "a dict of changes by an economy's name")
+    n = changes.size
+    try:
+        group_of_each = np.asarray(groups)
+        labels, places = np.unique(group_of_each, return_inverse=True)
+    except (TypeError, ValueError) as error:  # such as None or a list among numbers
+        raise ConfigError(f"groups={brief(groups)} must be numbers, or all texts") from error
+    shapes = (situations.shape, changes.shape, group_of_each.shape)
+    if shapes != ((n, 3), (n,), (n,)):
+        raise ConfigError(
+            f"deviations of the shape {shapes[0]}, moves of {shapes[1]} and groups of {shapes[2]} "
+            "do not go together: for each of n decisions it takes a row of three deviations, "
+            "(n, 3), one move, (n,), and one group, (n,)"
+        )
     regressors = np.insert(
-        np.asarray(deviations, dtype=float),
+        situations,
         0,
         1.0,
         axis=1,
-    )
-    labels, places = np.unique(
-        np.asarray(groups),
-        return_inverse=True,
     )
     units = len(labels)
     if units < _FEWEST:
@@ -382,7 +397,7 @@ def response_of(
     member = rows == places
     slopes, variance = _regressed(
         regressors,
-        np.asarray(moves, dtype=float),
+        changes,
         member,
     )
     quantile = float(stdtrit(units - 3, _AT))
@@ -411,7 +426,7 @@ def response_of(
         )
         criteria["target"] = _on_target(missed_by)
     for name, of_name in (names or {}).items():
-        change = _mean_of(np.asarray(of_name, dtype=float))
+        change = _mean_of(_numbers(f"names[{name!r}]", of_name))
         criteria[name] = _criterion(name, change, _AROUND_ZERO)
     verdicts = {criterion.verdict for criterion in criteria.values()}
     # One failed criterion decides; one undecided criterion prevents a pass.
@@ -424,6 +439,23 @@ def response_of(
         slopes=tuple(slopes.tolist()),
         variance=tuple(map(tuple, variance.tolist())),
     )
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return an argument that must be an array of finite numbers.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    import numpy as np
+
+    try:
+        numbers = np.asarray(values, dtype=float)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ConfigError(f"{name}={brief(values)} must be numbers: {error}") from error
+    if not np.isfinite(numbers).all():
+        raise ConfigError(f"{name}={brief(values)} must be finite numbers")
+    return numbers
 
 
 def _sum_of(
@@ -445,7 +477,9 @@ def _mean_of(changes: NDArray[np.float64]) -> Estimated:
     from scipy.special import stdtrit  # quantiles of Student's t
 
     # Each name was asked in some of the groups only.
-    n = len(changes)
+    n = changes.size
+    if n < 2 or changes.ndim > 1:
+        raise ConfigError(f"{n} changes of a name have no interval; give a list of two or more")
     value = float(changes.mean())
     error = changes.std(ddof=1) / sqrt(n)
     reach = stdtrit(n - 1, _AT) * error

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.checks import instance_of, known_names
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._charted_runs import Points, lines_of
@@ -55,6 +55,7 @@ def rate_figure(
             f"history={brief(history, 80)} is not a frame; give one, such as "
             "load_us_macro().loc['1979Q3':]"
         )
+    instance_of("runs", runs, Mapping, "a dict of runs' frames by name")
     lines = lines_of(dict(runs))
     for line in lines:
         if not any("interest_rate" in row for row in line.rows):

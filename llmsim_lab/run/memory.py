@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import field_validator
+from pydantic import FailFast, field_validator
 
 from llmsim_lab._util.checks import plain_number, real_number, whole_number
 from llmsim_lab._util.text import brief, estimate_tokens, whole_text
@@ -70,7 +70,8 @@ class Memory(State):
         entries: all of it.
     """
 
-    entries: tuple[MemoryEntry, ...] = ()
+    # The first wrong entry is the error: of range(10**12) pydantic would keep every one.
+    entries: Annotated[tuple[MemoryEntry, ...], FailFast()] = ()
 
     @field_validator("entries")
     @classmethod

@@ -41,6 +41,10 @@ async def test_a_server_that_cannot_start_says_why() -> None:
             await tools.ready()
     with pytest.raises(ConfigError, match="no-such-server"):
         await MCPToolExecutor(["no-such-server"]).ready()
+    odd: Any
+    for odd in (None, [], [1], {}, b"server", range(10**12)):
+        with pytest.raises(ConfigError, match=r"server(=| has )"):
+            MCPToolExecutor(odd)
     assert servers() == []
 
 

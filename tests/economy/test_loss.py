@@ -29,6 +29,8 @@ def test_each_part_is_a_mean_square_over_the_quarters_played() -> None:
 def test_a_run_of_no_turn_and_columns_of_different_lengths_have_no_loss(gaps: Any) -> None:
     with pytest.raises(ConfigError, match=f"1, {len(gaps)} and 1 quarters have no loss"):
         QuadraticLoss().of(run([2], gaps, [4]))
+    with pytest.raises(ConfigError, match="a dict of numbers by inflation, output_gap"):
+        QuadraticLoss().of({"inflation": [2, 3], "output_gap": [0, None]})
 
 
 @pytest.mark.parametrize(

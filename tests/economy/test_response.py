@@ -166,6 +166,25 @@ def test_too_few_groups_decide_nothing_and_situations_that_are_alike_raise() -> 
         response_of(AWAY * [1, 1, 0], rule(), groups=GROUPS)
 
 
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("deviations", AWAY.T, r"shape \(3, 48\), moves of \(48,\) and groups of \(48,\)"),
+        ("deviations", "high", "deviations='high' must be numbers"),
+        ("moves", rule()[1:], r"moves of \(47,\)"),
+        ("moves", [*rule()[1:], np.nan], "moves=.* must be finite numbers"),
+        ("groups", None, r"groups of \(\)"),
+        ("groups", ["a", None, *GROUPS[2:]], "groups=.* must be numbers, or all texts"),
+        ("names", [0.1, 0.2], "names=.* must be a dict"),
+        ("names", {"Aland": 0.1}, "1 changes of a name have no interval"),
+    ],
+)
+def test_decisions_that_are_no_table_are_an_error(argument: str, value: Any, message: str) -> None:
+    decisions: dict[str, Any] = {"deviations": AWAY, "moves": rule(), "groups": GROUPS}
+    with pytest.raises(ConfigError, match=message):
+        response_of(**{**decisions, argument: value})
+
+
 # --- error rates ----------------------------------------------------------------------------------
 
 

@@ -179,6 +179,13 @@ class Population(Settings):
             frame = frame.drop(columns=weights)
         else:
             _check_no_weights_among_traits(frame)
+            # By their places, people of a table that was sorted would have the weights of others.
+            if isinstance(weights, pd.Series) and not weights.index.equals(frame.index):
+                raise ConfigError(
+                    "weights is a Series with another index than the table has; make it a column, "
+                    "frame.assign(weight=weights), or, where it is in the rows' order, give "
+                    "weights.to_numpy()"
+                )
             if weights is not None:
                 numbers = _weights_of(weights, len(frame))
         # All, and not the rows drawn alone: another seed would find the fault later.
@@ -233,7 +240,9 @@ class Population(Settings):
                 # As the players' rows have it: 1 in a column of numbers with a point is 1.0.
                 if len(of_value):
                     value = of_value.iloc[0]
-                margins[column][str(_plain(value, column))] = float(share)
+                # 1 and "1" are one text, in the players' shares too.
+                text = str(_plain(value, column))
+                margins[column][text] = margins[column].get(text, 0.0) + float(share)
         drawn = cls(
             rows=players,
             words=table.words,
@@ -299,6 +308,12 @@ class Population(Settings):
             words=table.words,
         )
         return type(self)._drawn(fitted, margins)
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the same players, whatever table they were drawn from."""
+        if not isinstance(other, Population):
+            return NotImplemented
+        return (self.rows, self.words, self.wanted) == (other.rows, other.words, other.wanted)
 
     def on_tape(self) -> Self:
         """Return the players alone, as a tape has them, without the table they are drawn from."""

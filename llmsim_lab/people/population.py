@@ -17,6 +17,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import brief, closest, counted, listed, whole_text
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts.prompt import is_file_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,6 +115,11 @@ class Population(Settings):
                 )
         if not self.words:
             return self
+        if is_file_name(self.words):
+            raise ValueError(
+                f"words are {self.words!r}, a file's name; give what is in it: "
+                f"Path({self.words!r}).read_text()"
+            )
         # Now, and not at the first question, which may come after an hour.
         words = Prompt(self.words, name="words of the population")
         unknown = [slot for slot in words.slots if slot not in self.columns]

@@ -336,6 +336,11 @@ def _check(
                 "neither in feed nor in kept"
             )
     for post in at_hand.values():
+        if post.id >= state.next_post:
+            raise ConfigError(
+                f"post {brief(post.id)} is in the state, and next_post={state.next_post:,} would "
+                "give its id to another one; next_post is above all ids"
+            )
         if not 0 <= post.turn <= state.at:
             raise ConfigError(
                 f"post {brief(post.id)} of the state is of turn {brief(post.turn)}, and the state "

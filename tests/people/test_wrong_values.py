@@ -169,6 +169,7 @@ def test_a_number_and_its_text_share_the_margin_of_their_common_text() -> None:
         ({"weights": 3}, "weights=3 must be a column's name, or a list"),
         ({"weights": pd.Series([1, 2, 3], index=[2, 1, 0])}, "a Series with another index than"),
         ({"weights": ["1", "2", "3"]}, "a weight='1' must be a finite number, and it is a text"),
+        ({"words": "people.md"}, "words are 'people.md', a file's name"),
         ({"words": "{{ age"}, "line 1: unexpected end of template"),
         ({"words": "{{ gae }}"}, r"words use {{ gae }} \(did you mean 'age'\?\), and the columns"),
         ({"words": "{{ age.x.y }}"}, "has no item 'x'"),

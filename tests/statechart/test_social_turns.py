@@ -307,6 +307,7 @@ LOST = UserState("User 1", AgentState.EVALUATING, post=7)
         ),
         (network(people=USERS[::-1]), "user 1 is 'User 2' in the state, 'User 1' in population"),
         (network(people=(LOST, USERS[1])), "state of 'User 1' is about post 7, which is neither"),
+        (network(FeedEntry(post(99))), "post 99 is in the state, and next_post=99 would give"),
         (network(FeedEntry(post(7, turn=9))), "post 7 of the state is of turn 9, and the state"),
         (network(FeedEntry(post(7, turn=-1))), "post 7 of the state is of turn -1, and the state"),
     ],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, get_args
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.files import as_path, write_file
+from llmsim_lab._util.files import as_path, is_there, write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
@@ -31,14 +31,26 @@ from llmsim_lab.types import Attempt, CallRecord, Status
 if TYPE_CHECKING:
     import pandas as pd
 
-console = Console()
-errors = Console(stderr=True)
+
+def _console(*, stderr: bool) -> Console:
+    made = Console(stderr=stderr)
+    # COLUMNS=0, of a terminal that does not know its width, would show nothing, errors included.
+    if made.width < 1:
+        made.width = 80
+    return made
+
+
+console = _console(stderr=False)
+errors = _console(stderr=True)
 
 _LONG = 100_000
 """Of a text that is printed without a style, in characters."""
 _MOST_COLUMNS = 4
 _MOST_DECISIONS = 40
 _LONGEST_DECISION = 240
+_CONFIG = "config.yaml"
+_WRITTEN = "# Written by llmsim-lab; the next run into this folder replaces it.\n"
+"""The first line of that file: it tells a run's results from a user's own files."""
 _SOURCE_NOTE = ".made-from"
 """Hidden, so that it is neither handed out with a lesson nor taken for a hand-in."""
 
@@ -86,6 +98,32 @@ def open_folder(path: Path, option: str = "--out") -> Path:
             f"cannot write to the folder {path}: {error}; choose another {option}"
         ) from error
     return path
+
+
+def open_results(folder: Path, played: Path | None = None) -> Path:
+    """Make a folder for the results of a run, which replace those of another run alone.
+
+    Args:
+        folder: the folder.
+        played: the file that describes the run, if one does.
+
+    Raises:
+        ConfigError: it cannot be made or written to, or has files that no run wrote.
+    """
+    open_folder(folder)
+    config = folder / _CONFIG
+    is_of_run = config.is_file() and config.read_bytes().startswith(_WRITTEN.encode())
+    if is_of_run and played is not None and played.exists() and config.samefile(played):
+        raise ConfigError(
+            f"{config} describes this run, and its results would replace it; choose another --out"
+        )
+    for name in (_CONFIG, "turns.csv", "decisions.csv"):
+        if is_there(folder / name) and not is_of_run:
+            raise ConfigError(
+                f"{folder / name} is there already, and no run wrote it; choose another --out, or "
+                "move it away"
+            )
+    return folder
 
 
 def keep_results_apart(
@@ -247,7 +285,7 @@ def report(
     texts = {
         "turns.csv": csv_text(frame),
         "decisions.csv": csv_text(simulation.decisions()),
-        "config.yaml": yaml_text(values),
+        _CONFIG: _WRITTEN + yaml_text(values),
     }
     paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
     say(f"Written: {', '.join(map(str, paths))}")

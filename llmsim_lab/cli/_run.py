@@ -13,7 +13,7 @@ from llmsim_lab import run as operations
 from llmsim_lab._util.config import YamlFile, read_config, yaml_value
 from llmsim_lab._util.text import brief, closest, counted, faults, listed
 from llmsim_lab.cli import _playing
-from llmsim_lab.cli._output import open_folder, report, say
+from llmsim_lab.cli._output import open_results, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
@@ -75,7 +75,7 @@ def run(
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
     # Before a model is connected, which may have to be fetched.
-    out = open_folder(out)
+    out = open_results(out, parameters or Path(described))
     client = _playing.client_for(config, host=host)
     simulation = run_class(
         config,
@@ -244,7 +244,7 @@ def replay(
     with Tape(file, read_only=True) as tape:
         info = valid_run(tape, run)
         simulation = operations.replay(tape, info.id)
-        report(simulation, open_folder(out))
+        report(simulation, open_results(out))
         turns = counted(simulation.turn_number, "turn")
         say(f"All {turns} are from run {info.id} of {file}, replayed. No model was asked.")
 
@@ -291,12 +291,13 @@ def _continuing(verb: str, about: str) -> Any:
                 host,
                 settings,
             )
+            open_results(out)  # first, since a rerun is on the tape as soon as it is made
             begun = getattr(operations, verb)(
                 tape,
                 info.id,
                 llm_client=client,
             )
-            _playing.play(begun, wanted, open_folder(out))
+            _playing.play(begun, wanted, out)
 
     # One function for both, which differ in a word: typer makes name and help of these.
     command.__name__ = verb
@@ -355,6 +356,7 @@ def fork(
             host,
             settings,
         )
+        open_results(out)  # first, since the fork is on the tape as soon as it is made
         begun = operations.fork(
             tape,
             info.id,
@@ -363,7 +365,7 @@ def fork(
             intervene=changes,
             llm_client=client,
         )
-        _playing.play(begun, wanted, open_folder(out))
+        _playing.play(begun, wanted, out)
 
 
 def _edits(
@@ -402,10 +404,13 @@ def named_values(texts: Iterable[str]) -> dict[str, Any]:
         name, sign, value = argument.partition("=")
         if not sign or not name.strip():
             raise ConfigError(f"{argument!r} is not a name and a value, like --set inflation=9")
+        name = name.strip()
+        if name in values:
+            raise ConfigError(f"--set {name} is there twice; leave out one of them")
         try:
-            values[name.strip()] = yaml_value(value)
+            values[name] = yaml_value(value)
         except ValueError:  # a text such as "[draft" need not be quoted as in YAML
-            values[name.strip()] = value
+            values[name] = value
     return values
 
 

@@ -17,6 +17,7 @@ from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import brief, closest, counted, listed, whole_text
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts.prompt import is_file_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,6 +115,11 @@ class Population(Settings):
                 )
         if not self.words:
             return self
+        if is_file_name(self.words):
+            raise ValueError(
+                f"words are {self.words!r}, a file's name; give what is in it: "
+                f"Path({self.words!r}).read_text()"
+            )
         # Now, and not at the first question, which may come after an hour.
         words = Prompt(self.words, name="words of the population")
         unknown = [slot for slot in words.slots if slot not in self.columns]
@@ -179,6 +185,13 @@ class Population(Settings):
             frame = frame.drop(columns=weights)
         else:
             _check_no_weights_among_traits(frame)
+            # By their places, people of a table that was sorted would have the weights of others.
+            if isinstance(weights, pd.Series) and not weights.index.equals(frame.index):
+                raise ConfigError(
+                    "weights is a Series with another index than the table has; make it a column, "
+                    "frame.assign(weight=weights), or, where it is in the rows' order, give "
+                    "weights.to_numpy()"
+                )
             if weights is not None:
                 numbers = _weights_of(weights, len(frame))
         # All, and not the rows drawn alone: another seed would find the fault later.
@@ -233,7 +246,9 @@ class Population(Settings):
                 # As the players' rows have it: 1 in a column of numbers with a point is 1.0.
                 if len(of_value):
                     value = of_value.iloc[0]
-                margins[column][str(_plain(value, column))] = float(share)
+                # 1 and "1" are one text, in the players' shares too.
+                text = str(_plain(value, column))
+                margins[column][text] = margins[column].get(text, 0.0) + float(share)
         drawn = cls(
             rows=players,
             words=table.words,
@@ -299,6 +314,12 @@ class Population(Settings):
             words=table.words,
         )
         return type(self)._drawn(fitted, margins)
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the same players, whatever table they were drawn from."""
+        if not isinstance(other, Population):
+            return NotImplemented
+        return (self.rows, self.words, self.wanted) == (other.rows, other.words, other.wanted)
 
     def on_tape(self) -> Self:
         """Return the players alone, as a tape has them, without the table they are drawn from."""

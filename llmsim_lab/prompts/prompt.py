@@ -90,6 +90,11 @@ def word_diff(
     return "".join(parts)
 
 
+def is_file_name(text: str) -> bool:
+    """Return True for the name of a prompt's file: one word that ends in ``.md``."""
+    return text.endswith(".md") and len(text.split()) == 1
+
+
 class Prompt(SetOnce):
     """A prompt's templates. Immutable: ``edit`` returns a new prompt that names its parent.
 
@@ -265,13 +270,19 @@ class Prompt(SetOnce):
                 at its ends do not count, unless this prompt has some.
 
         Raises:
-            PromptError: it is not a text, has a syntax error, or is empty.
+            PromptError: it is not a text, has a syntax error, is empty, or is a file's name.
         """
         if not isinstance(text, str):
             raise PromptError(
                 f"prompt {self.name!r} is edited with its new text, not with {brief(text)}; a "
                 "function of the old text goes into a study, vary={'prompt': ...}, or is called "
                 "here: prompt.edit(change(prompt.user))"
+            )
+        # A model would be asked the file's name.
+        if is_file_name(text):
+            raise PromptError(
+                f"prompt {self.name!r} is edited with its new text, and {text!r} is a file's name; "
+                f"give what is in it: Path({text!r}).read_text()"
             )
         # An editor may return the whole file's text, or just the user message.
         if self._is_parsed:

@@ -276,6 +276,12 @@ class RoomSeats:
                 self._key = key if _RUN.fullmatch(key) else ""
 
     def _seat(self, guest: Guest, place: RoomPlace) -> None:
+        # In the journal of a start that was cut off and made again, people have two seats.
+        before = self._by_place.get(place)
+        if before is not None:
+            before.place = None
+        if guest.place is not None:
+            del self._by_place[guest.place]
         guest.place = place
         self._by_place[place] = guest
 

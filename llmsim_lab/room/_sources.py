@@ -9,10 +9,12 @@ from pathlib import Path
 from llmsim_lab._util.checks import known_names
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import Person
 from llmsim_lab.room._journal import RoomJournal
 from llmsim_lab.run import Run
 from llmsim_lab.run.people import OTHERS, People
 from llmsim_lab.run.playing import play_turns
+from llmsim_lab.run.recorded import anew, unrecorded_arguments
 from llmsim_lab.study import Study
 
 
@@ -121,15 +123,17 @@ class RunSource:
                 run.tape,
                 int(key),
                 llm_client=run.llm_client,
+                **unrecorded_arguments(run),
             )
         elif number > 1:
             # With the same seed, the shocks of the first round would come again.
             seed = run.config.seed + number - 1
             config = run.config.model_copy(update={"seed": seed})
-            run = type(run)(
+            run = anew(
+                run,
                 config,
-                llm_client=run.llm_client,
-                tape=run.tape,
+                run.llm_client,
+                _people_like(run),
             )
         return RunSource(run, self._chosen_seats)
 
@@ -249,6 +253,25 @@ class StudySource:
         folder = study.tape / f"round {number}"
         next_study = study.replace(seeds=seeds, tape=folder)
         return StudySource(next_study, self._chosen_seats)
+
+
+def _people_like(run: Run) -> dict[str, Person]:
+    """Return new people for a run's seats: the old ones still report to the round before."""
+    people: dict[Person, Person] = {}
+    seats: dict[str, Person] = {}
+    for seat, player in run.players.items():
+        person = getattr(player, "backend", None)
+        if not isinstance(person, Person):
+            continue
+        # One person may have several seats.
+        if person not in people:
+            people[person] = Person(
+                person.ask,
+                timeout_s=person.timeout_s,
+                stand_in=person.stand_in,
+            )
+        seats[seat] = people[person]
+    return seats
 
 
 def _taken(

@@ -24,6 +24,7 @@ from llmsim_lab.room._pages import Words, read_text, read_words, room_page
 from llmsim_lab.room._seats import Phase, RoomSeats
 from llmsim_lab.room._sources import RunSource, Source, StudySource
 from llmsim_lab.run import Run
+from llmsim_lab.run.recorded import anew
 from llmsim_lab.study import Study
 from llmsim_lab.types import Reply
 
@@ -548,11 +549,11 @@ def _with_people(
             f"the run is at turn {source.turn_number}, and its players are what they are; make a "
             f"new one: {type(source).__name__}(players={brief(players, 200)})"
         )
-    return type(source)(
+    return anew(
+        source,
         source.config,
-        players=players,
-        llm_client=source.llm_client,
-        tape=source.tape,
+        source.llm_client,
+        players,
     )
 
 

@@ -7,8 +7,8 @@ from typing import get_args
 
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.prompts.prompt import is_file_name
 from llmsim_lab.run.config import OnError
-from llmsim_lab.run.plain_prompts import is_file_name
 from llmsim_lab.run.question import SLOTS_OF_ALL, Batch
 from llmsim_lab.types import Decision, Rationale, Reply
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, cast
 from llmsim_lab._util.text import brief, clip, log_event
 from llmsim_lab.errors import ConfigError, PromptError
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.prompts.prompt import digest_of
+from llmsim_lab.prompts.prompt import digest_of, is_file_name
 from llmsim_lab.run.plain_prompts import (
     PLAIN,
     as_prompt,
@@ -25,7 +25,6 @@ from llmsim_lab.run.plain_prompts import (
     dedented,
     has_slots,
     is_as_written,
-    is_file_name,
     kind_of,
 )
 from llmsim_lab.run.registry import file_of

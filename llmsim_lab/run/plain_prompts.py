@@ -20,11 +20,6 @@ PLAIN = "#text"
 _SIGNS = ("{{", "{%", "{#")
 
 
-def is_file_name(text: str) -> bool:
-    """Return True for the name of a prompt's file: one word that ends in ``.md``."""
-    return text.endswith(".md") and len(text.split()) == 1
-
-
 @lru_cache(maxsize=256)
 def dedented(text: str) -> str:
     """Return a text from source code without its indentation and without blanks at its ends."""

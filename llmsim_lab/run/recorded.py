@@ -58,7 +58,7 @@ from llmsim_lab.run.records import (
 from llmsim_lab.run.registry import class_of_manifest, code_digests, is_shipped
 from llmsim_lab.run.session import RecordedClient, Recording, Replaying, load_turns
 from llmsim_lab.run.turn import Turn
-from llmsim_lab.run.world import StateT, define
+from llmsim_lab.run.world import StateT, checked_state, define
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
 from llmsim_lab.tape.lines import Verb
@@ -690,19 +690,58 @@ def about(
 
 
 def anew(
-    run: Run,
+    run: RunT,
     config: WorldConfig,
     client: LLMClient | None,
-) -> Run:
-    """Return a run that begins anew with another configuration, recorded on the same tape."""
-    arguments = {**_own_arguments(run), "players": run.players}
-    new = type(run)(
-        config,
-        llm_client=client,
-        prompts=run.prompts,
-        **arguments,
-    )
+    players: Mapping[str, object] = MappingProxyType({}),
+) -> RunT:
+    """Return a run that begins anew with another configuration, recorded on the same tape.
+
+    All else that the run was given stays: its players, its prompts, a start state of its own, and
+    what was set in it before the first turn.
+
+    Args:
+        run: the run.
+        config: the new run's configuration.
+        client: the new run's model.
+        players: new players; those that are not named stay.
+    """
+    arguments = {
+        **_own_arguments(run),
+        "players": {**run.players, **players},
+        "llm_client": client,
+        "prompts": run.prompts,
+    }
+    first = run.turns[0]
+    if _was_given_its_start(run):
+        # What was set before the first turn is in that state already.
+        later = [change for change in config.interventions if change.turn]
+        new = _continued_from(
+            type(run),
+            config,
+            [first],
+            later,
+            arguments,
+        )
+    else:
+        # Its class makes the start, which may follow from parameters that have changed.
+        new = type(run)(config, **arguments)
+        for change in first.interventions:
+            if change not in run.config.interventions:
+                new.intervene(0, change.set, note=change.note)
     return _beside(run, new)
+
+
+def _was_given_its_start(run: Run) -> bool:
+    """Return True if a run starts from a state that its class does not make by itself."""
+    first = run.turns[0]
+    try:
+        usual = checked_state(run, run.start(), "starts from")
+        for change in first.interventions:
+            usual = checked_state(run, run.changed(usual, change.set), "changed returned")
+    except ConfigError:  # the class knows no first state, so each run is given one
+        return True
+    return bool(first.state != usual)
 
 
 def unrecorded_fork(
@@ -769,6 +808,14 @@ def _beside(
 def _own_arguments(run: Run) -> dict[str, Any]:
     """Return the values of the arguments that only this run's class takes, as a chat's tools."""
     return {name: getattr(run, name) for name in own_argument_names(type(run))}
+
+
+def unrecorded_arguments(run: Run) -> dict[str, Any]:
+    """Return the arguments of a run that no tape holds, as ``resume`` takes them."""
+    arguments = _own_arguments(run)
+    if run.given:
+        arguments["players"] = {seat: run.players[seat] for seat in run._given_players}
+    return arguments
 
 
 # --- recorded runs of any class -------------------------------------------------------------------

@@ -339,6 +339,7 @@ def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
                 f"{listed([*places])}"
             )
         _check_can_be_set(state, name, places[name].path)
+        _check_is_set_once(name, places[name].path, values)
         # Found by path and not by splitting the name: a key may hold a dot.
         *path, last = places[name].path
         holder = changed
@@ -346,6 +347,22 @@ def changed_at(state: StateT, values: Mapping[str, object]) -> StateT:
             holder = holder[key]
         holder[last] = value
     return state.replace(**changed)
+
+
+def _check_is_set_once(
+    name: str,
+    path: tuple[str, ...],
+    values: Mapping[str, object],
+) -> None:
+    """Raise ConfigError if a value is set together with a dict or state that it is in."""
+    # Else it would depend on their order which of the two counts.
+    for length in range(1, len(path)):
+        around = ".".join(path[:length])
+        if around in values:
+            raise ConfigError(
+                f"{around} and {name} are both set, and {name} is in {around}; put it there: "
+                f"{{{around!r}: {{{'.'.join(path[length:])!r}: {brief(values[name], 40)}, ...}}}}"
+            )
 
 
 def _check_can_be_set(

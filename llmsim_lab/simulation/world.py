@@ -68,6 +68,7 @@ from llmsim_lab.models import (
     ValidationDecision,
 )
 from llmsim_lab.prompts import Prompt, RenderedPrompt
+from llmsim_lab.prompts.prompt import is_file_name
 from llmsim_lab.run import Ask, Question, Run, State
 from llmsim_lab.run.config import WorldConfig
 from llmsim_lab.run.series import Series
@@ -222,6 +223,13 @@ class RateSetting(NamedTuple):
 # --- parameters -----------------------------------------------------------------------------------
 
 
+def _not_a_file(prompt: str) -> str:
+    """Return a prompt's text; raise for a file's name, which a model would be asked."""
+    if is_file_name(prompt):
+        raise ValueError(f"{prompt!r} is a file's name; a nation's prompt is the text itself")
+    return prompt
+
+
 class Nation(NationProfile):
     """A member of the central bank's committee.
 
@@ -232,7 +240,7 @@ class Nation(NationProfile):
     """
 
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    prompt: str | None = None
+    prompt: Annotated[str, AfterValidator(_not_a_file)] | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -336,6 +336,11 @@ def _check(
                 "neither in feed nor in kept"
             )
     for post in at_hand.values():
+        if post.id >= state.next_post:
+            raise ConfigError(
+                f"post {brief(post.id)} is in the state, and next_post={state.next_post:,} would "
+                "give its id to another one; next_post is above all ids"
+            )
         if not 0 <= post.turn <= state.at:
             raise ConfigError(
                 f"post {brief(post.id)} of the state is of turn {brief(post.turn)}, and the state "
@@ -528,19 +533,21 @@ def next_state(
         number=number,
         config=config,
     )
+    at_hand = state.at_hand
     people = _people_after(
         state.people,
         plan.seen,
         outcome.moves,
         posts,
         feed,
+        at_hand,
     )
     return SocialState(
         at=number,
         people=people,
         feed=feed,
         new_posts=tuple(posts),
-        kept=kept_posts(people, feed, state.at_hand),
+        kept=kept_posts(people, feed, at_hand),
         next_post=state.next_post + len(posts),
         moves=tuple(outcome.moves),
         likes=tuple(outcome.likes),
@@ -590,15 +597,19 @@ def _people_after(
     moves: Sequence[Move],
     posts: Sequence[Post],
     feed: Sequence[FeedEntry],
+    at_hand: Mapping[int, Post],
 ) -> tuple[UserState, ...]:
     """Return the users after a turn, with their states, ticks and the posts that they have seen."""
     newly_seen = {name: [content] for name, content in seen.items()}
     # Authors have seen the posts that they wrote or reshared.
     for post in posts:
         newly_seen.setdefault(post.author, []).append(post.content)
-    # Only posts in circulation, so that the state does not grow with the run.
-    circulating = {entry.post.content for entry in feed}
     move_of = {move.agent: move for move in moves}
+    looked_at = {_looked_at_after(person, move_of.get(person.name)) for person in people}
+    # Only posts that may still be shown, so that the state does not grow with the run. One that
+    # left circulation is among them while a user looks at it, who may reshare it.
+    may_be_shown = {entry.post.content for entry in feed}
+    may_be_shown |= {post.content for post in at_hand.values() if post.id in looked_at}
     after = []
     for person in people:
         new_contents = newly_seen.get(person.name, ())
@@ -608,21 +619,26 @@ def _people_after(
         if move is not None:
             state = move.target
             ticks = 0
-            # None for a user who scrolls on, so that the post can leave the state.
-            about = None if move.target in _UNOCCUPIED else move.post
         else:
             state = person.state
             # A ban stops the clock, so that the user continues as before after it.
             ticks = person.ticks if person.banned else person.ticks + 1
-            about = person.post
         after.append(
             UserState(
                 person.name,
                 state,
                 ticks,
-                about,
-                tuple(content for content in contents if content in circulating),
+                _looked_at_after(person, move),
+                tuple(content for content in contents if content in may_be_shown),
                 person.banned,
             )
         )
     return tuple(after)
+
+
+def _looked_at_after(person: UserState, move: Move | None) -> int | None:
+    """Return the id of the post that a user looks at or answers after a turn, if there is one."""
+    if move is None:
+        return person.post
+    # None for a user who scrolls on, so that the post can leave the state.
+    return None if move.target in _UNOCCUPIED else move.post

@@ -28,6 +28,7 @@ from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import Tape
 from llmsim_lab.llm.scope import Budget
 from llmsim_lab.run import Run
+from llmsim_lab.run.config import by_name
 from llmsim_lab.run.records import config_of, llm_config_of
 from llmsim_lab.run.registry import class_of_manifest
 from llmsim_lab.study._files import Contents
@@ -159,7 +160,8 @@ class Study:
 
         Args:
             seeds: how many, or which; such as further groups of a class.
-            players: who answers in all arms.
+            players: who answers in all arms. Players that are not named stay; a single value is
+                for all.
             tape: the folder of the new study's runs; this study's ``tape=`` if not given.
 
         Raises:
@@ -173,7 +175,9 @@ class Study:
                 f"players={brief(players)} cannot replace what is varied: vary={{'players': ...}}"
             )
         fixed = dict(world.fixed)
-        if players is not None:
+        if isinstance(players, Mapping):
+            fixed["players"] = {**by_name(fixed.get("players") or {}), **players}
+        elif players is not None:
             fixed["players"] = players
         if tape is None and not self._is_temporary:
             tape = self.tape

@@ -73,6 +73,17 @@ def test_a_world_is_played_by_chance_with_its_parameters_and_recorded(lab: Run) 
     assert {"factor: 2.0", "'*': random", "seed: 4"} <= written
 
 
+def test_a_users_own_file_is_not_replaced_by_results(lab: Run) -> None:
+    Path("config.yaml").write_text("factor: 2  # as in class\n")
+    command = ("run", "pot.py", "--config", "config.yaml", "--model", "random", "--turns", "1")
+    assert "config.yaml is there already, and no run wrote it" in fails(lab, *command, "--out", ".")
+    assert Path("config.yaml").read_text() == "factor: 2  # as in class\n"
+    for _ in range(2):  # a run's results are replaced by the next
+        succeeds(lab, *command, "--out", "here")
+    again = ("run", "pot.py", "--config", "here/config.yaml", "--out", "here")
+    assert "here/config.yaml describes this run" in fails(lab, *again)
+
+
 def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -> None:
     succeeds(lab, "run", "ruled.py:Ruled", "--model", "rule", "--turns", "1")
     assert turns("run")["given.Ann"].tolist()[1] == 3
@@ -95,6 +106,7 @@ def test_a_world_is_played_by_its_rule_and_the_file_run_as_an_import(lab: Run) -
         (("pot.py", "--set", "coins.An=2"), "has nothing called 'coins.An' (did you mean 'coins.A"),
         (("pot.py", "--set", "factor=x"), "--set factor='x': factor: Input should be a valid num"),
         (("pot.py", "--set", "factor"), "'factor' is not a name and a value, like --set"),
+        (("pot.py", "--set", "factor=2", "--set", "factor=3"), "--set factor is there twice"),
         (
             ("pot.py", "--set", "players=rule", "--set", "coins.Ann=2"),
             "PublicGoods has no rule; define def rule",

@@ -100,6 +100,14 @@ def test_a_restart_has_the_new_parameters_and_says_them() -> None:
     assert (lab.reading.runs[3]["changes"], same.turn_number) == ([], 0)
 
 
+@pytest.mark.parametrize("state", [None, Mixed(large=1)])
+def test_a_restart_begins_with_the_state_that_the_run_began_with(state: Mixed | None) -> None:
+    run = Mixes(state=state, interventions=[{"turn": 0, "set": {"count": 1}}])
+    run.intervene(0, {"word": "set"})
+    new = Lab(played(run, 1)).restart(wait_s=5)
+    assert new.turns[0] == run.turns[0]
+
+
 def test_runs_keep_their_tapes_numbers_unless_another_run_here_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,12 @@ def test_a_column_is_called_what_a_prompt_can_use(column: Any) -> None:
         Population.from_table(frame)
 
 
+def test_a_number_and_its_text_share_the_margin_of_their_common_text() -> None:
+    people = pd.DataFrame({"code": pd.Series([1, "1", 2], dtype=object)})
+    raked = Population.from_table(people, n=10).raked({"code": {1: 0.1, "1": 0.2, 2: 0.7}})
+    assert raked.wanted["code"] == pytest.approx({"1": 0.3, "2": 0.7})
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -161,7 +167,9 @@ def test_a_column_is_called_what_a_prompt_can_use(column: Any) -> None:
         ({"names": [1, 2, 3]}, "names has 1, and a player's name is a text"),
         ({"n": 10**30}, "1 to 100,000"),
         ({"weights": 3}, "weights=3 must be a column's name, or a list"),
+        ({"weights": pd.Series([1, 2, 3], index=[2, 1, 0])}, "a Series with another index than"),
         ({"weights": ["1", "2", "3"]}, "a weight='1' must be a finite number, and it is a text"),
+        ({"words": "people.md"}, "words are 'people.md', a file's name"),
         ({"words": "{{ age"}, "line 1: unexpected end of template"),
         ({"words": "{{ gae }}"}, r"words use {{ gae }} \(did you mean 'age'\?\), and the columns"),
         ({"words": "{{ age.x.y }}"}, "has no item 'x'"),

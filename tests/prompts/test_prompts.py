@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,9 +114,18 @@ def test_a_value_with_template_marks_goes_in_as_it_is() -> None:
 # Changing
 
 
-def test_a_function_is_not_the_new_text_of_a_prompt() -> None:
-    with pytest.raises(PromptError, match=r"edited with its new text.*vary=\{'prompt'"):
-        Prompt("Give?", name="gift").edit(str.upper)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (str.upper, r"edited with its new text.*vary=\{'prompt'"),
+        ("kind.md", r"'kind.md' is a file's name.*Path\('kind.md'\).read_text"),
+    ],
+)
+def test_a_function_or_a_files_name_is_not_the_new_text_of_a_prompt(
+    text: Any, message: str
+) -> None:
+    with pytest.raises(PromptError, match=message):
+        Prompt("Give?", name="gift").edit(text)
 
 
 def test_an_edited_prompt_knows_its_parent() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import segno
-from room_kit import PEOPLE, Pots
+from room_kit import PEOPLE, Pot, Pots
 
 from llmsim_lab.errors import ConfigError
+from llmsim_lab.llm import Person
 from llmsim_lab.room import Room
 from llmsim_lab.room import room as room_module
 from llmsim_lab.room._sources import RunSource, StudySource
+from llmsim_lab.run import Question
 from llmsim_lab.study import Study
 
 
@@ -238,6 +240,31 @@ def test_each_round_of_a_run_has_the_next_seed_on_the_same_tape(tmp_path: Path) 
     source.journal(tmp_path / "own").write({"a": 1})
     assert (tmp_path / "own" / "room.jsonl").exists()
     assert Room(Pots(players=PEOPLE))._seats.source.key == ""
+
+
+def gives_all(question: Question) -> int:
+    return 20
+
+
+def test_a_round_and_a_room_that_names_its_people_keep_players_start_and_changes(
+    tmp_path: Path,
+) -> None:
+    run = Pots(
+        players={"Ann": Person(timeout_s=9), "Bob": gives_all, "*": "random"},
+        state=Pot(given=7),
+        tape=tmp_path / "pot.tape",
+    )
+    run.intervene(0, {"given": 8})
+    second = RunSource(run, ["Ann"]).of_round(2, "")
+    second.item.close()
+    reopened = RunSource(run, ["Ann"]).of_round(2, second.key)
+    named = Room(run, seats=["Ann"], fill="random")._seats.source
+    for source in (second, reopened, named):
+        new = source.item
+        assert (new.players["Bob"], new.players["*"]) == (gives_all, "random")
+        assert new.state == run.state
+    assert second.item.players["Ann"].backend.timeout_s == 9
+    assert second.item.players["Ann"] is not run.players["Ann"]
 
 
 def test_each_round_of_a_study_has_new_seeds_in_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from seats_kit import Plans, joined, playing, room
+from seats_kit import TWO, Plans, joined, playing, room
 
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.room import _seats, _streams
@@ -306,6 +306,25 @@ def test_what_was_kept_is_there_again_and_lines_that_make_no_sense_cost_nothing(
         ConfigError, match=r"people sit in group \d of a room, and there are 2 grou"
     ):
         room(Plans(2), tmp_path / "new")
+
+
+def test_the_seats_of_a_start_that_was_cut_off_are_nobodys_in_the_next_process(
+    tmp_path: Path,
+) -> None:
+    # Killed between the seats and the phase, in which a room ends in its lobby.
+    seats = room(folder=tmp_path)
+    joined(seats, 1)
+    seats.start()
+    path = tmp_path / "room.jsonl"
+    whole = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in whole if "phase" not in line))
+    second = room(folder=tmp_path)
+    joined(second, 1)
+    second.start()
+    third = room(folder=tmp_path)
+    every = [group.place_of(seat) for group in third.groups for seat in TWO]
+    sitting = [[getattr(it.guest_at(place), "id", "") for place in every] for it in (second, third)]
+    assert sitting[0] == sitting[1]
 
 
 def test_closing_answers_in_a_file_have_no_more_columns_than_a_form(tmp_path: Path) -> None:

@@ -209,6 +209,9 @@ def test_setting_what_is_not_there_names_what_is() -> None:
         run.intervene(0, {"coins.An": 5})
     with pytest.raises(ConfigError, match=r"coins.Ann: Input should be a valid number"):
         run.intervene(0, {"coins.Ann": "much"})
+    for both in ({"coins.Ann": 5, "coins": {"Ann": 1}}, {"coins": {"Ann": 1}, "coins.Ann": 5}):
+        with pytest.raises(ConfigError, match=r"coins and coins.Ann are both set.*'Ann': 5, "):
+            run.intervene(0, both)
 
 
 def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path) -> None:

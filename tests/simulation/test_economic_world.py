@@ -387,6 +387,7 @@ def test_what_no_economy_has_cannot_be_set(values: dict[str, Any], message: str)
         ({"moves_bp": None, "briefing": "economist"}, "an economist's briefing needs moves"),
         ({"committee": {"rule": "chair", "chair": "Bob"}}, "there is no chair 'Bob'; there are"),
         ({"nations": [{"name": "Ann", "prompt": "## User\n\nHm."}]}, "no slot {{ moves }}"),
+        ({"nations": [{"name": "Ann", "prompt": "hawk.md"}]}, "'hawk.md' is a file's name"),
         ({"economy": {"mirrored": True}, "start_at": "1981Q3"}, "choose another start"),
     ],
 )

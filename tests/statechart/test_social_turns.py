@@ -285,6 +285,16 @@ def test_a_post_that_a_user_looks_at_stays_at_hand_when_an_injected_one_takes_it
     assert (move.trigger, move.post) == ("decides", 7)
 
 
+def test_a_reshare_of_a_post_that_had_left_the_feeds_is_not_shown_to_its_author() -> None:
+    author = UserState("User 2", AgentState.RESTING, seen=(7,))
+    state = network(FeedEntry(post(7, "User 2", turn=1)), people=(USERS[0], author))
+    reshares = picks("engaging_reshare")
+    run = make_social(users=2, state=state, feed={"max_age": 1}, replies=reshares)
+    after = played(run, 2).state
+    assert [(entry.post.id, entry.post.content) for entry in after.feed] == [(99, 7)]
+    assert after.people[1].seen == (7,)
+
+
 LOST = UserState("User 1", AgentState.EVALUATING, post=7)
 
 
@@ -297,6 +307,7 @@ LOST = UserState("User 1", AgentState.EVALUATING, post=7)
         ),
         (network(people=USERS[::-1]), "user 1 is 'User 2' in the state, 'User 1' in population"),
         (network(people=(LOST, USERS[1])), "state of 'User 1' is about post 7, which is neither"),
+        (network(FeedEntry(post(99))), "post 99 is in the state, and next_post=99 would give"),
         (network(FeedEntry(post(7, turn=9))), "post 7 of the state is of turn 9, and the state"),
         (network(FeedEntry(post(7, turn=-1))), "post 7 of the state is of turn -1, and the state"),
     ],

@@ -221,5 +221,8 @@ def test_the_same_design_is_played_by_further_groups(tmp_path: Path) -> None:
     assert (more.units, list(more.arms), more.outcome) == ([4, 5], list(first.arms), first.outcome)
     asked = first.replace(players="person")
     assert asked.arms_of_people == list(first.arms)
+    # Whoever is not named keeps the seat.
+    both = asked.replace(players={"nobody": "random"})
+    assert both.seats_of_people == asked.seats_of_people
     with pytest.raises(ConfigError, match="cannot replace what is varied"):
         of_players({"class": CLASS}).replace(players="random")

@@ -26,7 +26,7 @@ from lab_kit import Browser, eventually
 from pydantic import Field
 from room_kit import Visitor, open_room
 from verbs_kit import command
-from wire_kit import FAULTS, KEY, answer_with
+from wire_kit import FAULTS, KEY, answer_chats_with
 
 from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, State, data_path
 from llmsim_lab.errors import LabError
@@ -122,7 +122,7 @@ class Shown:
 async def in_a_room(folder: Path, *, fault: str, kind: str) -> None:
     """Play with a guest, look at all that the room sends, and at its files."""
     shown = Shown()
-    with serving(partial(answer_with, fault)) as port, log_kept() as log:
+    with serving(partial(answer_chats_with, fault)) as port, log_kept() as log:
         run = Talk(
             llm_client=client_at(port, kind),
             players={"Ann": "person, else random"},
@@ -166,7 +166,7 @@ async def answered(guest: Visitor) -> None:
 def in_lab(folder: Path, *, fault: str, kind: str) -> None:
     """Step in the window, and show the tape everywhere."""
     shown = Shown()
-    with serving(partial(answer_with, fault)) as port, log_kept() as log:
+    with serving(partial(answer_chats_with, fault)) as port, log_kept() as log:
         run = Talk(
             llm_client=client_at(port, kind), players={"Ann": "random"}, tape=folder / "x.tape"
         )
@@ -207,7 +207,7 @@ def in_lab(folder: Path, *, fault: str, kind: str) -> None:
 def on_the_command_line(folder: Path, *, fault: str, kind: str) -> None:
     """Ask for the models, and play, with a password in the address and a key in the environment."""
     shown = Shown()
-    with serving(partial(answer_with, fault)) as port, log_kept() as log:
+    with serving(partial(answer_chats_with, fault)) as port, log_kept() as log:
         address = f"http://somebody:{KEY}@127.0.0.1:{port}"
         model = "ollama:m"
         if kind == "OpenAI":

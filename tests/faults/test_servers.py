@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from faults_kit import Attack, Case, Plan, serving
-from wire_kit import FAULTS, KEY, answer_all_with, answer_with
+from wire_kit import FAULTS, KEY, answer_all_with, answer_chats_with
 
 from llmsim_lab import LLMClient, LLMConfig
 from llmsim_lab.errors import BackendError, LLMFailureException
@@ -31,7 +31,7 @@ def cases(plan: Plan) -> Iterator[Case]:
 
 
 def called(_: Path, *, kind: str, fault: str) -> None:
-    with serving(partial(answer_with, fault)) as port:
+    with serving(partial(answer_chats_with, fault)) as port:
         url = f"http://127.0.0.1:{port}"
         backend: ChatBackend = OpenAIBackend("m", base_url=f"{url}/v1", api_key=KEY)
         if kind == "Ollama":

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-__all__ = ["FAULTS", "KEY", "KEY_FAULTS", "answer_all_with", "answer_chats_with"]
+from llmsim_lab.llm import ChatBackend, OllamaBackend, OpenAIBackend
+
+__all__ = ["FAULTS", "KEY", "KEY_FAULTS", "answer_all_with", "answer_chats_with", "backend_at"]
 
 KEY = "sk-never-to-be-seen-0123456789"
 WORDS = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.5}
@@ -388,6 +390,14 @@ FAULTS: dict[str, Fault] = {
     **KEY_FAULTS,
 }
 """What is sent in answer to a chat, by what it is called."""
+
+
+def backend_at(port: int, kind: str) -> ChatBackend:
+    """Return a client of a server on this machine, ``Ollama`` or ``OpenAI``, with the key."""
+    url = f"http://127.0.0.1:{port}"
+    if kind == "Ollama":
+        return OllamaBackend("m", host=url, key=KEY)
+    return OpenAIBackend("m", base_url=f"{url}/v1", api_key=KEY)
 
 
 def answer_chats_with(name: str, connection: socket.socket, request: bytes) -> None:

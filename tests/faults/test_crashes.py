@@ -26,7 +26,8 @@ import pytest
 import study_kit
 from faults_kit import Attack, Case, Plan
 from killed_runs import WORLDS, World
-from tape_kit import HashBackend, hash_client
+from runs_kit import TURNS, new_run, played_on, recorded, states_of
+from tape_kit import HashBackend
 from test_tape_interrupted import Lines, assert_ends_well, begun
 
 import llmsim_lab
@@ -39,29 +40,10 @@ from llmsim_lab.types import ChatRequest
 
 pytestmark = pytest.mark.process
 
-TURNS = 3
-
-
-def recorded(world: World, path: Path) -> Any:
-    run = world.cls(**world.parts(), llm_client=hash_client(world.backend()), tape=path)
-    run.run(TURNS, progress=False)
-    run.close()
-    return run
-
 
 def has_run(path: Path) -> bool:
     """Return True unless a run was killed before its first turn was on the tape."""
     return path.exists() and bool(Tape(path, read_only=True).runs())
-
-
-def played_on(world: World, path: Path) -> Any:
-    """Resume a run and play it to its end."""
-    client = hash_client(world.backend())
-    with Tape(path) as tape:
-        run = world.cls.resume(tape, llm_client=client, **world.again())
-        run.run(TURNS - run.turn_number, progress=False)
-        run.close()
-    return run
 
 
 # --- kills ----------------------------------------------------------------------------------------
@@ -113,7 +95,7 @@ def kill_at_a_line(world: World, part: float, moment: str, folder: Path) -> None
         os.waitpid(child, 0)
     run = play_to_the_end(world, path)
     assert verify(path) == []
-    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+    assert states_of(run) == states_of(whole)
 
 
 def killed_runs(plan: Plan) -> Iterator[Case]:
@@ -185,7 +167,7 @@ def continue_after_power(world: World, folder: Path) -> None:
         return
     assert verify(path) == []
     whole = world.cls.load(folder / "whole.tape", 1)
-    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+    assert states_of(run) == states_of(whole)
     assert world.cls.replay(path, **world.again()).turns == world.cls.load(path).turns
 
 
@@ -228,8 +210,7 @@ def fill_a_tape(world: World, share: float, folder: Path) -> None:
     """Record until nothing more can be written; then there is room again."""
     whole = recorded(world, folder / "whole.tape")
     path = folder / "x.tape"
-    client = hash_client(world.backend())
-    run = world.cls(**world.parts(), llm_client=client, tape=path)
+    run = new_run(world, path)
     try:
         with room_for(int((folder / "whole.tape").stat().st_size * share)):
             run.run(TURNS, progress=False)
@@ -238,7 +219,7 @@ def fill_a_tape(world: World, share: float, folder: Path) -> None:
     run.run(TURNS - run.turn_number, progress=False)
     run.close()
     assert verify(path) == []
-    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+    assert states_of(run) == states_of(whole)
 
 
 def fill_by_a_page(share: float, folder: Path) -> None:
@@ -319,8 +300,7 @@ def record_on_a_failing_disk(world: World, name: str, at: int, folder: Path) -> 
     """Record while a call fails once; the run is then played on."""
     whole = recorded(world, folder / "whole.tape")
     path = folder / "x.tape"
-    client = hash_client(world.backend())
-    run = world.cls(**world.parts(), llm_client=client, tape=path)
+    run = new_run(world, path)
     with failing(name, at), suppress(LabError):
         run.run(TURNS, progress=False)
     try:
@@ -332,7 +312,7 @@ def record_on_a_failing_disk(world: World, name: str, at: int, folder: Path) -> 
         run.close()
         run = played_on(world, path)
     assert verify(path) == []
-    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+    assert states_of(run) == states_of(whole)
 
 
 def repair_on_a_failing_disk(world: World, name: str, at: int, folder: Path) -> None:

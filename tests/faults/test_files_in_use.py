@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from faults_kit import Attack, Case, Plan
 from killed_runs import WORLDS, World
-from tape_kit import hash_client
-from test_crashes import TURNS, played_on, recorded
+from runs_kit import TURNS, new_run, played_on, recorded, states_of
 
 from llmsim_lab.errors import LabError
 from llmsim_lab.tape import Tape, verify
@@ -27,29 +26,33 @@ Mischief = Callable[[Path], bytes | None]
 """Does something to a tape; returns the bytes that it put there."""
 
 
-def replaced(path: Path, content: bytes) -> bytes:
+def replace(path: Path, content: bytes) -> bytes:
     path.with_name("other").write_bytes(content)
     path.with_name("other").replace(path)
     return content
 
 
-def overwritten(path: Path, content: bytes) -> bytes:
+def overwrite(path: Path, content: bytes) -> bytes:
     path.write_bytes(content)
     return content
 
 
-def appended(text: bytes, path: Path) -> bytes:
+def append(path: Path, content: bytes) -> bytes:
     with path.open("ab") as file:
-        file.write(text)
-    return text
+        file.write(content)
+    return content
 
 
-def truncated(share: float, path: Path) -> None:
+def truncate(path: Path, share: float) -> None:
     os.truncate(path, int(path.stat().st_size * share))
 
 
-def instead(put: Callable[[Path], object], path: Path) -> None:
+def move(path: Path) -> None:
     path.rename(path.with_name("moved.tape"))
+
+
+def put_instead(path: Path, put: Callable[[Path], object]) -> None:
+    move(path)
     put(path)
 
 
@@ -58,30 +61,34 @@ def bind(path: Path) -> None:
         bound.bind(path.name)  # short, since the case stands in this folder
 
 
-def mine(path: Path) -> Path:
-    return path.with_name("mine.txt")
+def link_to(target: str) -> Mischief:
+    return lambda path: put_instead(path, lambda place: place.symlink_to(target))
+
+
+def hard_link_to(target: str) -> Mischief:
+    return lambda path: put_instead(path, lambda place: os.link(target, place))
 
 
 MISCHIEFS: dict[str, Mischief] = {
-    "deleted": lambda path: path.unlink(),
-    "moved": lambda path: instead(lambda _: None, path),
-    "replaced by a shorter file": lambda path: replaced(path, OTHER),
-    "replaced by a longer file": lambda path: replaced(path, OTHER + b"x" * 100_000),
-    "replaced by a copy": lambda path: replaced(path, path.read_bytes()),
-    "overwritten": lambda path: overwritten(path, OTHER),
-    "overwritten, as long": lambda path: overwritten(path, b"y" * path.stat().st_size),
-    "appended to": partial(appended, b"my notes\n"),
-    "appended to, half a line": partial(appended, b"my notes"),
-    "appended to, a line of a tape": partial(appended, OTHER),
-    "cut in half": partial(truncated, 0.5),
-    "emptied": partial(truncated, 0),
-    "a fifo": partial(instead, os.mkfifo),
-    "a folder": partial(instead, Path.mkdir),
-    "a socket": partial(instead, bind),
-    "a device": partial(instead, lambda path: path.symlink_to("/dev/zero")),
-    "a link to a user's file": partial(instead, lambda path: path.symlink_to(mine(path))),
-    "a hard link to a user's file": partial(instead, lambda path: os.link(mine(path), path)),
-    "a link to nothing": partial(instead, lambda path: path.symlink_to("nothing")),
+    "deleted": Path.unlink,
+    "moved": move,
+    "replaced by a shorter file": lambda path: replace(path, OTHER),
+    "replaced by a longer file": lambda path: replace(path, OTHER + b"x" * 100_000),
+    "replaced by a copy": lambda path: replace(path, path.read_bytes()),
+    "overwritten": lambda path: overwrite(path, OTHER),
+    "overwritten, as long": lambda path: overwrite(path, b"y" * path.stat().st_size),
+    "appended to": lambda path: append(path, b"my notes\n"),
+    "appended to, half a line": lambda path: append(path, b"my notes"),
+    "appended to, a line of a tape": lambda path: append(path, OTHER),
+    "cut in half": lambda path: truncate(path, 0.5),
+    "emptied": lambda path: truncate(path, 0),
+    "a fifo": lambda path: put_instead(path, os.mkfifo),
+    "a folder": lambda path: put_instead(path, Path.mkdir),
+    "a socket": lambda path: put_instead(path, bind),
+    "a device": link_to("/dev/zero"),
+    "a link to a user's file": link_to("mine.txt"),
+    "a hard link to a user's file": hard_link_to("mine.txt"),
+    "a link to nothing": link_to("nothing"),
 }
 
 
@@ -89,34 +96,34 @@ class Strike:
     """Does a mischief once.
 
     Attributes:
-        armed: whether it is done before the next answer.
-        kept: what the tape was before.
+        is_armed: whether it is done before the next answer.
+        tape_before: what the tape was before; empty until the mischief is done.
         put: what the mischief put there.
     """
 
     def __init__(self, mischief: Mischief, path: Path) -> None:
         self._mischief = mischief
         self._path = path
-        self.armed = False
-        self.kept = b""
+        self.is_armed = False
+        self.tape_before = b""
         self.put: bytes | None = None
 
     def __call__(self, _: object = None) -> None:
-        if not self.armed:
+        if not self.is_armed:
             return
-        self.armed = False
-        self.kept = self._path.read_bytes()
+        self.is_armed = False
+        self.tape_before = self._path.read_bytes()
         self.put = self._mischief(self._path)
 
 
-def meddle(world: World, kind: str, in_turn: bool, folder: Path) -> None:
+def meddle(world: World, mischief: Mischief, in_turn: bool, folder: Path) -> None:
+    """Play a run to whose tape something is done; where it stops, put the tape back and resume."""
     whole = recorded(world, folder / "whole.tape")
     path = folder / "x.tape"
-    strike = Strike(MISCHIEFS[kind], path)
-    client = hash_client(world.backend(before_answer=strike))
-    run = world.cls(**world.parts(), llm_client=client, tape=path)
+    strike = Strike(mischief, path)
+    run = new_run(world, path, before_answer=strike)
     run.run(1, progress=False)
-    strike.armed = True
+    strike.is_armed = True
     if not in_turn:
         strike()
     is_stopped = False
@@ -126,27 +133,37 @@ def meddle(world: World, kind: str, in_turn: bool, folder: Path) -> None:
         is_stopped = True
     with suppress(LabError):  # a conversation is ended by a line, for which there is no place
         run.close()
-    assert strike.kept, "nothing was done to the tape"
+    assert strike.tape_before, "nothing was done to the tape"
     if strike.put is not None:
-        files = [one for one in folder.iterdir() if one.is_file() and one.name != "mine.txt"]
-        assert any(strike.put in one.read_bytes() for one in files), "bytes of others are lost"
+        assert is_kept(strike.put, folder), "bytes of others are lost"
     if is_stopped:
-        # As somebody does who puts back what was there.
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        path.unlink(missing_ok=True)
-        path.write_bytes(strike.kept)
+        put_back(path, strike.tape_before)
         run = played_on(world, path)
     assert verify(path) == []
-    states = [turn.state for turn in whole.turns]
-    assert [turn.state for turn in run.turns] == states
-    assert [turn.state for turn in world.cls.load(path, 1).turns] == states
+    assert states_of(run) == states_of(whole)
+    assert states_of(world.cls.load(path, 1)) == states_of(whole)
+
+
+def is_kept(content: bytes, folder: Path) -> bool:
+    """Return True if a file holds it; the user's own, which a tape may link to, does not count."""
+    for path in folder.iterdir():
+        if path.is_file() and path.name != "mine.txt" and content in path.read_bytes():
+            return True
+    return False
+
+
+def put_back(path: Path, content: bytes) -> None:
+    """Remove what is in the place of a tape, and write the tape as it was."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
 
 
 # --- other processes, and files that may only be read ---------------------------------------------
 
 
-def in_a_child(work: Callable[[], object], user: int | None = None) -> bool:
+def fails_in_a_child(work: Callable[[], object], user: int | None = None) -> bool:
     """Do some work in a forked process; return True if it ended in an error of ours."""
     child = os.fork()
     if child == 0:
@@ -166,25 +183,32 @@ def in_a_child(work: Callable[[], object], user: int | None = None) -> bool:
     return code == 1
 
 
-def two_processes(world: World, is_forked: bool, folder: Path) -> None:
-    """Play a run here and in another process, turn by turn."""
+def play_in_a_fork(world: World, folder: Path) -> None:
+    """Play a run in a forked process, which may not, and then here."""
     whole = recorded(world, folder / "whole.tape")
     path = folder / "x.tape"
-    run = world.cls(**world.parts(), llm_client=hash_client(world.backend()), tape=path)
+    run = new_run(world, path)
     run.run(1, progress=False)
-    if is_forked:
-        assert in_a_child(lambda: run.run(1, progress=False)), "a forked run was played on"
-        run.run(TURNS - 1, progress=False)
-    else:
-        with Tape(path).writing():
-            assert in_a_child(lambda: played_on(world, path)), "two processes write"
-        run.close()
-        assert not in_a_child(lambda: played_on(world, path))
-        with pytest.raises(LabError):
-            run.run(1, progress=False)
+    assert fails_in_a_child(lambda: run.run(1, progress=False)), "a forked run was played on"
+    run.run(TURNS - 1, progress=False)
     assert verify(path) == []
-    played = world.cls.load(path, 1)
-    assert [turn.state for turn in played.turns] == [turn.state for turn in whole.turns]
+    assert states_of(world.cls.load(path, 1)) == states_of(whole)
+
+
+def play_in_two_processes(world: World, folder: Path) -> None:
+    """Play a run here, then in another process, then here again, which may not."""
+    whole = recorded(world, folder / "whole.tape")
+    path = folder / "x.tape"
+    run = new_run(world, path)
+    run.run(1, progress=False)
+    with Tape(path).writing():
+        assert fails_in_a_child(lambda: played_on(world, path)), "two processes write"
+    run.close()
+    assert not fails_in_a_child(lambda: played_on(world, path))
+    with pytest.raises(LabError):
+        run.run(1, progress=False)
+    assert verify(path) == []
+    assert states_of(world.cls.load(path, 1)) == states_of(whole)
 
 
 def fork_in_a_turn(world: World, folder: Path) -> None:
@@ -197,57 +221,63 @@ def fork_in_a_turn(world: World, folder: Path) -> None:
         if not children:
             children.append(os.fork())
 
-    client = hash_client(world.backend(before_answer=fork))
-    run = world.cls(**world.parts(), llm_client=client, tape=path)
+    run = new_run(world, path, before_answer=fork)
     run.run(TURNS, progress=False)
     run.close()
     assert children[0], "the child played the run to its end"
     os.waitpid(children[0], 0)  # or it waits for ever
     assert verify(path) == []
-    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+    assert states_of(run) == states_of(whole)
 
 
-def read_only(world: World, is_folder: bool, folder: Path) -> None:
+def read_only(world: World, folder_mode: int, folder: Path) -> None:
     """Read a tape that may not be written, and try to continue it, as another user."""
     path = folder / "x.tape"
-    run = world.cls(**world.parts(), llm_client=hash_client(world.backend()), tape=path)
+    run = new_run(world, path)
     run.run(2, progress=False)
     run.close()
     world.cls.replay(path, **world.again())
     path.with_name("x.tape.lock").unlink()
     path.chmod(0o444)
-    folder.chmod(0o555 if is_folder else 0o777)
+    folder.chmod(folder_mode)
     folder.parent.chmod(0o755)
-    before = path.read_bytes()
-    user = NOBODY if os.geteuid() == 0 else None
-    assert not in_a_child(lambda: world.cls.replay(path, **world.again()), user)
-    assert in_a_child(lambda: played_on(world, path), user), "it was written to"
-    assert path.read_bytes() == before
+    content = path.read_bytes()
+    user = None
+    if os.geteuid() == 0:
+        user = NOBODY
+    assert not fails_in_a_child(lambda: world.cls.replay(path, **world.again()), user)
+    assert fails_in_a_child(lambda: played_on(world, path), user), "it was written to"
+    assert path.read_bytes() == content
+
+
+USES: dict[str, Callable[[World, Path], object]] = {
+    "two processes": play_in_two_processes,
+    "a forked run": play_in_a_fork,
+    "a run forked in a turn": fork_in_a_turn,
+    "a file to read": lambda world, folder: read_only(world, 0o777, folder),
+    "a folder to read": lambda world, folder: read_only(world, 0o555, folder),
+}
 
 
 def files_in_use(plan: Plan) -> Iterator[Case]:
     names = list(WORLDS)
-    for place, (kind, _) in enumerate(plan.chosen(MISCHIEFS, 5)):
-        for in_turn in (True, False):
-            # One world for each, of all by turns; in long all of them.
-            start = plan.seed + 2 * place + in_turn
-            worlds = names if plan.size == "long" else [names[start % len(names)]]
+    for place, (kind, mischief) in enumerate(plan.chosen(MISCHIEFS, 5)):
+        for in_turn, when in ((True, "in a turn"), (False, "between turns")):
+            worlds = names
+            if plan.size != "long":
+                # One world for each, of all by turns.
+                number = plan.seed + 2 * place + in_turn
+                worlds = [names[number % len(names)]]
             for name in worlds:
-                when = "in a turn" if in_turn else "between turns"
-                step = partial(meddle, WORLDS[name], kind, in_turn)
+                step = partial(meddle, WORLDS[name], mischief, in_turn)
                 yield Case(f"{name}: {kind} {when}", {"meddle": step}, may_raise=False)
-    worlds = names[plan.seed % len(names) :][:1] if plan.size == "brief" else names
+    worlds = names
+    if plan.size == "brief":
+        worlds = [names[plan.seed % len(names)]]
     for name in worlds:
-        world = WORLDS[name]
-        steps = {
-            "two processes": partial(two_processes, world, False),
-            "a forked run": partial(two_processes, world, True),
-            "a run forked in a turn": partial(fork_in_a_turn, world),
-            "a file to read": partial(read_only, world, False),
-            "a folder to read": partial(read_only, world, True),
-        }
-        for step, do in steps.items():
-            yield Case(f"{name}: {step}", {"play": do}, may_raise=False)
+        for use, play in USES.items():
+            step = partial(play, WORLDS[name])
+            yield Case(f"{name}: {use}", {"play": step}, may_raise=False)
 
 
 def test_what_happens_to_a_tapes_file_costs_neither_the_run_nor_what_others_wrote(

@@ -17,7 +17,7 @@ import pytest
 from faults_kit import Attack, Case, Plan
 from lessons_kit import WORLD, cell, write_notebook
 from tape_text import sealed
-from test_large_tapes import HEAD, MANIFEST, run, turn
+from tapes_kit import HEAD, MANIFEST, run, turn
 
 from llmsim_lab import data_path
 from llmsim_lab.lessons import ProcessLimits, grade, tournament

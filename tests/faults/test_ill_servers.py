@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fake_ollama import FakeOllama, Fault, Throttle
 from faults_kit import Attack, Case, Plan
+from runs_kit import TURNS, states_of
 from worlds import PublicGoods
 
 from llmsim_lab.errors import LabError
@@ -18,17 +19,20 @@ from llmsim_lab.tape import verify
 
 pytestmark = pytest.mark.process
 
-TURNS = 3
 MODEL = "llama3.2"
 
 
-def faulty(*faults: Fault) -> Callable[[FakeOllama], object]:
+Illness = Callable[[FakeOllama], object]
+"""Does something to a server."""
+
+
+def faulty(*faults: Fault) -> Illness:
     return lambda server: server.fail_next(*faults)
 
 
-ILLS: dict[str, Callable[[FakeOllama], object]] = {
+ILLNESSES: dict[str, Illness] = {
     "killed, and back": lambda server: server.kill(away_s=0.3),
-    "killed": lambda server: server.kill(),
+    "killed": FakeOllama.kill,
     "frozen": lambda server: server.freeze(1.5),
     "its model is deleted": lambda server: server.delete(MODEL),
     "its runner dies": faulty(Fault.status(500)),
@@ -42,26 +46,26 @@ STOPPING = ("killed", "its model is deleted")
 """After these a run waits for somebody to repair the server; else it goes on by itself."""
 
 
-class Ill:
-    """Makes a server ill at one of its requests, once.
+class FallsIll:
+    """Answers as a model does, and makes its server ill at one request, once.
 
     Args:
-        ill: what is done to it.
+        illness: what is done to the server.
         at: before which request.
     """
 
-    def __init__(self, ill: Callable[[FakeOllama], object], at: int) -> None:
-        self._ill = ill
-        self._left = at
+    def __init__(self, illness: Illness, at: int) -> None:
+        self._illness = illness
+        self._requests_left = at
         self.server: FakeOllama | None = None
-        self.struck: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
+        """In which it is done: not in the server's own, which is waited for to kill it."""
 
     def __call__(self, body: dict[str, object]) -> dict[str, object]:
-        self._left -= 1
-        if self._left == 0:
-            # Elsewhere: to kill a server its own loop is waited for.
-            self.struck = threading.Thread(target=self._ill, args=(self.server,))
-            self.struck.start()
+        self._requests_left -= 1
+        if self._requests_left == 0:
+            self.thread = threading.Thread(target=self._illness, args=(self.server,))
+            self.thread.start()
         return reply(body)
 
 
@@ -75,7 +79,7 @@ def client_of(server: FakeOllama, timeout_s: float = 6.0, **settings: float) -> 
     return LLMClient(config, OllamaBackend(MODEL, host=server.host))
 
 
-def straight(folder: Path) -> PublicGoods:
+def sound_run(folder: Path) -> PublicGoods:
     with FakeOllama(reply=reply) as server:
         run = PublicGoods(llm_client=client_of(server), tape=folder / "whole.tape")
         run.run(TURNS, progress=False)
@@ -83,57 +87,61 @@ def straight(folder: Path) -> PublicGoods:
     return run
 
 
-def play_with(kind: str, at: int, folder: Path) -> None:
-    """Play while the server falls ill; where the run stops, repair the server and go on."""
-    whole = straight(folder)
+def play_while_ill(kind: str, at: int, folder: Path) -> None:
+    """Play while the server falls ill; where the run stops, repair the server and continue."""
+    whole = sound_run(folder)
     path = folder / "x.tape"
-    ill = Ill(ILLS[kind], at)
-    is_stopped = False
-    said = ""
-    with FakeOllama(reply=ill, delay_s=0.02) as server:
-        ill.server = server
-        patience_s = 1.0 if kind in STOPPING else 30.0
+    falls_ill = FallsIll(ILLNESSES[kind], at)
+    patience_s = 30.0
+    if kind in STOPPING:
+        patience_s = 1.0
+    failure: LabError | None = None
+    with FakeOllama(reply=falls_ill, delay_s=0.02) as server:
+        falls_ill.server = server
         client = client_of(server, first_piece_s=6, wait_for_server_s=patience_s)
         run = PublicGoods(llm_client=client, tape=path)
         try:
             run.run(TURNS, progress=False)
         except LabError as error:
-            is_stopped = True
-            said = str(error)
-        assert ill.struck is not None
-        ill.struck.join()
+            failure = error
+        assert falls_ill.thread is not None
+        falls_ill.thread.join()
     run.close()
-    assert is_stopped == (kind in STOPPING), said
-    if is_stopped:
+    assert (failure is not None) == (kind in STOPPING), failure
+    if failure is not None:
         with FakeOllama(reply=reply) as server:
             run = PublicGoods.resume(path, llm_client=client_of(server))
             run.run(TURNS - run.turn_number, progress=False)
         run.close()
     assert verify(path) == []
-    states = [turn.state for turn in whole.turns]
-    assert [turn.state for turn in PublicGoods.load(path).turns] == states
+    assert states_of(PublicGoods.load(path)) == states_of(whole)
 
 
 def load_slowly(load_s: float, folder: Path) -> None:
     """Play on a server whose model loads for longer than a silence may last."""
-    whole = straight(folder)
+    whole = sound_run(folder)
     with FakeOllama(reply=reply, throttle=Throttle(load_s=load_s)) as server:
         client = client_of(server, timeout_s=load_s / 3)
         run = PublicGoods(llm_client=client, tape=folder / "x.tape")
         run.run(TURNS, progress=False)
         assert server.runner.loads == 1, "its model was loaded again"
     run.close()
-    assert [turn.state for turn in run.turns] == [turn.state for turn in whole.turns]
+    assert states_of(run) == states_of(whole)
 
 
 def ill_servers(plan: Plan) -> Iterator[Case]:
     source = plan.source
-    for kind, _ in plan.chosen(ILLS, 3):
-        for _ in range(1 if plan.size == "brief" else plan.times(1) // 8):
+    times = 1
+    load_s = 9.0
+    if plan.size == "long":
+        times = 15
+        load_s = 180.0
+    for kind, _ in plan.chosen(ILLNESSES, 3):
+        for _ in range(times):
             # Not in the last turn: the run would end before it notices.
-            step = partial(play_with, kind, source.randint(1, 4 * (TURNS - 1)))
+            request = source.randint(1, 4 * (TURNS - 1))
+            step = partial(play_while_ill, kind, request)
             yield Case(f"{kind}, seed {plan.seed}", {"play": step}, may_raise=False)
-    load_s = 180.0 if plan.size == "long" else 9.0
     step = partial(load_slowly, load_s)
     yield Case(f"loads for {load_s:g} s", {"play": step}, may_raise=False, wall_s=600)
 

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faults_kit import Attack, Case, Plan
-from tape_text import digest_of, sealed
+from tape_text import sealed
+from tapes_kit import HEAD, line, run, text, turn
 from verbs_kit import LARGE, steps_of
-
-from llmsim_lab._util.jsontext import dumps
 
 pytestmark = pytest.mark.process
 
 Lines = Iterator[bytes]
-HEAD = b'{"tape":3,"by":"x","id":"0000000000000000","sum":""}\n'
-MANIFEST = {"kind": "x:World", "package": "0", "config": {}, "prompts": {}}
-MANIFEST |= {"given": [], "llm": None, "model": None}
-
-
-def written(value: object) -> bytes:
-    """Return JSON, also of what no run writes: NaN."""
-    try:
-        return dumps(value).encode()
-    except ValueError:
-        return json.dumps(value, separators=(",", ":")).encode()
-
-
-def line(kind: str, run: int, **values: Any) -> bytes:
-    return written({"run": run, "is": kind, **values, "sum": ""}) + b"\n"
-
-
-def run(number: int, texts: dict[str, str] | None = None, **values: Any) -> bytes:
-    """Begin a run; parts of its manifest that are texts are not there besides."""
-    texts = texts or {}
-    manifest = {name: part for name, part in MANIFEST.items() if name not in texts}
-    manifest |= values.pop("manifest", {})
-    begun = {"name": "n", "verb": "run", "started": "", **values}
-    return line("run", number, **begun, manifest=manifest, texts=texts)
-
-
-def turn(run: int, number: int, row: dict[str, Any] | None = None, **parts: Any) -> bytes:
-    record = {"state": {}, "turn": number, "seconds": 0.0, "interventions": [], "planned": []}
-    record |= {"by_code": [], "noted": {}, "became": {}, "story": [], "calls": [], **parts}
-    return line("turn", run, turn=number, record=record, row=row or {"turn": number})
-
-
-def text(value: bytes) -> tuple[bytes, str]:
-    digest = digest_of(value)
-    return b'{"text":"%b","value":%b,"sum":""}\n' % (digest.encode(), value), digest
 
 
 def forks_of_forks() -> Lines:
@@ -98,10 +60,13 @@ def reruns_of_a_changed_run() -> Lines:
 
 
 def shared_texts() -> Lines:
-    texts = [text(b"[%b]" % b",".join([b"[%d]" % at] * 400_000)) for at in range(12)]
-    yield from (raw for raw, _ in texts)
+    digests = {}
+    for at in range(12):
+        raw, digest = text(b"[%b]" % b",".join([b"[%d]" % at] * 400_000))
+        yield raw
+        digests[f"x{at}"] = digest
     for number in range(1, 30):
-        yield run(number, {f"x{at}": digest for at, (_, digest) in enumerate(texts)})
+        yield run(number, digests)
         yield turn(number, 0)
 
 

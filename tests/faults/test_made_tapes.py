@@ -14,8 +14,21 @@ from faults_kit import CPU_S, Attack, Case, Plan
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from tape_text import sealed
-from test_large_tapes import HEAD, MANIFEST, line, run, text, turn, written
-from test_odd_tapes import GARBAGE, KINDS, PARTS, SETTINGS, renamed_texts, tapes
+from tapes_kit import (
+    GARBAGE,
+    HEAD,
+    KINDS,
+    MANIFEST,
+    PARTS,
+    SETTINGS,
+    line,
+    recorded_tapes,
+    renamed_texts,
+    run,
+    text,
+    turn,
+    written,
+)
 from verbs_kit import CONTINUE, READ, steps_of
 
 pytestmark = pytest.mark.process
@@ -154,7 +167,7 @@ def changed(draw: Any) -> list[bytes]:
 
 
 # The smaller ones: of a large tape most examples are the same.
-SOUND = sorted(tapes().values(), key=lambda lines: sum(map(len, lines)))[:8]
+SOUND = sorted(recorded_tapes().values(), key=lambda lines: sum(map(len, lines)))[:8]
 
 
 @st.composite

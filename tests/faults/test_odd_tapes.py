@@ -5,17 +5,31 @@ from __future__ import annotations
 import copy
 import json
 import random
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import in_words, make_client, recorded
-from faults_kit import TESTS, Attack, Case, Plan
+from faults_kit import Attack, Case, Plan
 from tape_text import rewrite, sealed
-from test_large_tapes import HEAD, MANIFEST, line, run, text, turn
+from tapes_kit import (
+    GARBAGE,
+    HEAD,
+    KINDS,
+    MANIFEST,
+    PARTS,
+    SETTINGS,
+    Line,
+    line,
+    places_in,
+    recorded_tapes,
+    renamed_texts,
+    run,
+    text,
+    turn,
+)
 from verbs_kit import CONTINUE, READ, steps_of
 
 from llmsim_lab._util.jsontext import dumps
@@ -25,19 +39,12 @@ from llmsim_lab.simulation import Simulation
 
 pytestmark = pytest.mark.process
 
-Line = dict[str, Any]
 VERBS = {**READ, **CONTINUE}
-DATA = TESTS.parent / "data"
 
 # --- made by hand ---------------------------------------------------------------------------------
 
-SETTINGS = {"model": "m", "schema": None, "tools": [], "options": {}, "think": None}
-SETTINGS |= {"keep_alive": None, "timeout_s": 1.0}
 WORDS = "\u2028\u2029\x85\x0b\x0c\x1c\u202e\x1b]0;pwn\x07\x1b[2J\x00\r=1+1{{ x }}[bold]<b>"
 WRONG: list[Any] = [1, "x", None, [], [1], {"a": 1}, True, 1e308]
-PARTS = ("state", "calls", "interventions", "planned", "by_code", "noted", "became", "story")
-KINDS = ["economic", "crisis", "social", "assistant", "exact", "os:system", "__main__:X"]
-KINDS += ["llmsim_lab.run.world:Run", "../../evil:X", "evil.py:X"]
 
 
 def call(number: int, settings: str, words: str = "hi", **more: Any) -> bytes:
@@ -191,29 +198,6 @@ def test_a_run_that_its_class_cannot_read_is_shown_as_recorded_and_says_why(path
 
 # --- changed by chance ----------------------------------------------------------------------------
 
-GARBAGE: list[Any] = [
-    *(None, True, -1, 0, 2**70, 1.5, 1e308, "", "x", [], [[]], [5], [{}], {}, {"x": {"y": 1}}),
-    *("\ud83d", "\x1b[2J", "__proto__", "x" * 100_000, [0] * 50_000, float("nan")),
-]
-
-
-def tapes() -> dict[str, list[bytes]]:
-    """Return the lines of tapes that real runs wrote."""
-    paths = sorted(DATA.glob("t*/*.tape"))
-    # Not by str.splitlines, which also cuts at U+2028.
-    return {path.name: path.read_bytes().splitlines(keepends=True) for path in paths}
-
-
-def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each list and object in a value with each place in it."""
-    keys: Iterable[Any] = range(len(value))
-    if isinstance(value, dict):
-        keys = list(value)
-    for key in keys:
-        yield value, key
-        if isinstance(value[key], dict | list):
-            yield from places_in(value[key])
-
 
 def changed_values(lines: list[bytes], source: random.Random) -> list[bytes]:
     """Put something else in random places of random lines, or remove what is there."""
@@ -258,32 +242,12 @@ CHANGES = [changed_values, changed_values, changed_lines, changed_bytes]
 
 def write_changed(seed: str, folder: Path) -> None:
     source = random.Random(seed)
-    [lines] = source.sample(list(tapes().values()), 1)
+    [lines] = source.sample(list(recorded_tapes().values()), 1)
     lines = source.choice(CHANGES)(lines, source)
     # Three in four by somebody who computes the sums again, and the names of texts.
     if source.random() < 0.75:
         lines = sealed(renamed_texts(lines))
     (folder / "x.tape").write_bytes(b"".join(lines))
-
-
-TEXT = re.compile(rb'\{"text":"(\w+)","value":(.*),"sum":"[0-9a-f]*"\}\n\Z', re.DOTALL)
-
-
-def renamed_texts(lines: list[bytes]) -> list[bytes]:
-    """Return lines in which each text, and what names it, has the name that its value gives."""
-    new_names: dict[bytes, bytes] = {}
-    renamed: list[bytes] = []
-    for raw in lines:
-        for old, new in new_names.items():
-            raw = raw.replace(b'"%b"' % old, b'"%b"' % new)
-        match = TEXT.match(raw)
-        if match is not None:
-            old, value = match.groups()
-            _, digest = text(value)
-            new_names[old] = digest.encode()
-            raw = raw.replace(old, new_names[old], 1)
-        renamed.append(raw)
-    return renamed
 
 
 def changed_tapes(plan: Plan) -> Iterator[Case]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from faults_kit import Attack, Case, Plan, serving
-from wire_kit import FAULTS, KEY, answer_all_with, answer_with
+from wire_kit import FAULTS, KEY, answer_all_with, answer_chats_with, backend_at
 
 from llmsim_lab import LLMClient, LLMConfig
 from llmsim_lab.errors import BackendError, LLMFailureException
@@ -24,23 +24,19 @@ from llmsim_lab.types import ChatRequest, Message
 pytestmark = pytest.mark.process
 
 
-def cases(plan: Plan) -> Iterator[Case]:
+def chats(plan: Plan) -> Iterator[Case]:
     for name, _ in plan.chosen(FAULTS, 12, 60):
-        steps = {kind: partial(called, kind=kind, fault=name) for kind in ("Ollama", "OpenAI")}
+        steps = {kind: partial(chat, kind=kind, fault=name) for kind in ("Ollama", "OpenAI")}
         yield Case(name, steps)
 
 
-def called(_: Path, *, kind: str, fault: str) -> None:
-    with serving(partial(answer_with, fault)) as port:
-        url = f"http://127.0.0.1:{port}"
-        backend: ChatBackend = OpenAIBackend("m", base_url=f"{url}/v1", api_key=KEY)
-        if kind == "Ollama":
-            backend = OllamaBackend("m", host=url, key=KEY)
-        asyncio.run(call(backend))
+def chat(_: Path, *, kind: str, fault: str) -> None:
+    with serving(partial(answer_chats_with, fault)) as port:
+        asyncio.run(ask_twice(backend_at(port, kind)))
 
 
-async def call(backend: ChatBackend) -> None:
-    """Ask twice, since an answer may be meant for the next request, and look for the key."""
+async def ask_twice(backend: ChatBackend) -> None:
+    """Ask, and again, since an answer may be meant for the next request; look for the key."""
     log = io.StringIO()
     logging.basicConfig(stream=log, level=logging.DEBUG, force=True)
     settings = LLMConfig(
@@ -83,20 +79,23 @@ REQUEST = ChatRequest(model="m", messages=(Message("user", "What now?"),))
 
 def questions(plan: Plan) -> Iterator[Case]:
     source = plan.source
+    number = 2  # since most of them wait for seconds
+    if plan.size == "long":
+        number = len(QUESTIONS)
     for name, _ in plan.chosen(FAULTS, 2, 6):
-        # Most of them wait for seconds.
-        number = len(QUESTIONS) if plan.size == "long" else 2
         chosen = source.sample(list(QUESTIONS), number)
-        yield Case(name, {text: partial(asked, question=text, fault=name) for text in chosen})
+        steps = {question: partial(ask, question=question, fault=name) for question in chosen}
+        yield Case(name, steps)
 
 
-async def asked(_: Path, *, question: str, fault: str) -> None:
+async def ask(_: Path, *, question: str, fault: str) -> None:
     with serving(partial(answer_all_with, fault)) as port:
-        asking = asyncio.ensure_future(QUESTIONS[question](f"http://127.0.0.1:{port}"))
+        limit_s = 7  # for a list of models may take 5 s
+        if question == "pull":
+            limit_s = 2  # which a pull may reach
         try:
-            # A list of models may take 5 s; a pull takes as long as it takes.
-            async with asyncio.timeout(2 if question == "pull" else 7):
-                await asking
+            async with asyncio.timeout(limit_s):
+                await QUESTIONS[question](f"http://127.0.0.1:{port}")
         except BackendError as error:
             look_for_key(error)
         except TimeoutError:
@@ -108,4 +107,4 @@ def test_what_a_server_is_asked_beside_chats_ends_too(attack: Attack) -> None:
 
 
 def test_a_servers_answer_is_a_reply_or_an_error_and_never_shows_the_key(attack: Attack) -> None:
-    attack("servers: answers of HTTP", cases)
+    attack("servers: answers of HTTP", chats)

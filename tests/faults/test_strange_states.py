@@ -13,7 +13,7 @@ import pytest
 from builders import recorded
 from faults_kit import Attack, Case, Plan
 from tape_text import rewrite
-from test_odd_tapes import GARBAGE, Line, places_in
+from tapes_kit import GARBAGE, Line, places_in
 from verbs_kit import CONTINUE, READ, client, steps_of
 
 from llmsim_lab.context import CrisisSimulation

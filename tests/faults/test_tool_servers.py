@@ -23,7 +23,9 @@ ENDS = {
     "silence": "TIMEOUT",
     "errors without end": "TIMEOUT",
     "no result": "INVALID_RESULT",
-    **dict.fromkeys(["a child that stays", "2,400 steps of progress", "a table as text"], ""),
+    "a child that stays": "",
+    "2,400 steps of progress": "",
+    "a table as text": "",
     "a picture": "",
     "a gigabyte in one line": "SERVER_DIED",
     "a line without end": "SERVER_DIED",
@@ -39,21 +41,20 @@ ARGUMENTS: list[dict[str, object]] = [
     {"x": [{"k": number} for number in range(3_000)]},
     {"x": 1e308},
 ]
-
-
 METHODS = ["tools/call", "tools/list", "initialize", "GET"]
 """What a site answers with its fault; the last asks for what it says by itself."""
 
 
-def cases(plan: Plan) -> Iterator[Case]:
+def servers(plan: Plan) -> Iterator[Case]:
     logging.disable(logging.CRITICAL)
-    for name, _ in plan.chosen(dict.fromkeys(odd_tool_server.FAULTS), 6, 14):
+    for name, _ in plan.chosen(odd_tool_server.FAULTS, 6, 14):
         yield Case(name, {"use": partial(use, fault=name)}, wall_s=120)
 
 
 async def use(_: Path, *, fault: str) -> None:
-    # What never starts is not waited for long; else a busy machine takes its time.
-    patience_s = 3 if fault in odd_tool_server.NEVER_START else 60
+    patience_s = 3
+    if odd_tool_server.FAULTS[fault].starts:
+        patience_s = 60  # since a busy machine takes its time
     command = [sys.executable, odd_tool_server.__file__, fault]
     async with MCPToolExecutor(command, start_timeout_s=patience_s) as tools:
         box = await Toolbox.of(tools, timeout_s=5)
@@ -68,8 +69,11 @@ def sites(plan: Plan) -> Iterator[Case]:
     logging.disable(logging.CRITICAL)
     source = plan.source
     for name, _ in plan.chosen(odd_tool_site.FAULTS, 2, 5):
-        methods = METHODS if plan.size == "long" else [source.choice(METHODS)]
-        yield Case(name, {method: partial(use_site, fault=name, at=method) for method in methods})
+        methods = METHODS
+        if plan.size != "long":
+            methods = [source.choice(METHODS)]
+        steps = {method: partial(use_site, fault=name, at=method) for method in methods}
+        yield Case(name, steps)
 
 
 async def use_site(_: Path, *, fault: str, at: str) -> None:
@@ -85,4 +89,4 @@ def test_a_tool_servers_answer_over_http_is_a_result(attack: Attack) -> None:
 
 
 def test_a_tool_servers_fault_is_a_result_and_nothing_of_it_stays(attack: Attack) -> None:
-    attack("servers: tools", cases)
+    attack("servers: tools", servers)

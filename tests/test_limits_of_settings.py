@@ -41,6 +41,7 @@ from llmsim_lab.context import (
     ModuleLoader,
     SimulatorAgent,
 )
+from llmsim_lab.context.scenario import CrisisScenario
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, closed_loop
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm.client import checked_client
@@ -271,6 +272,7 @@ MAKERS: dict[str, Callable[[Any], object]] = {
     "another's words": lambda odd: BUILDER.build_prompt("Ada", 1, {}, {}, {"Bo": odd}, []),
     "events": lambda odd: BUILDER.build_prompt("Ada", 1, {}, {}, {}, odd),
     "a scenario": lambda odd: SimulatorAgent(odd, CLIENT),
+    "a loader": lambda odd: CrisisScenario.load("strait").compose(odd),
     "an adapter": lambda odd: LLMAgentEngine(odd, None, "Be kind."),
     "a constitution": lambda odd: LLMAgentEngine(ADAPTER, None, odd),
     "an engine's settings": lambda odd: LLMAgentEngine(ADAPTER, None, "x", config=odd),

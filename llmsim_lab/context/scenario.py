@@ -120,6 +120,7 @@ class CrisisScenario(Settings):
         Raises:
             ConfigError: a module is missing or wrong.
         """
+        instance_of("loader", loader, ModuleLoader | None, "a ModuleLoader, or None")
         return (loader or ModuleLoader()).load(self.modules)
 
     def engine(self, modules: ComposedModules | None = None) -> GameEngine:

@@ -249,7 +249,7 @@ def plan_turn(
         ConfigError: the state is of another population, or of no network.
     """
     number = state.at + 1
-    _check(state, profiles)
+    _check(state, profiles, chart)
     moves: dict[str, MoveQuestion] = {}
     seen: dict[str, int] = {}
     posts = state.at_hand
@@ -313,6 +313,7 @@ def plan_turn(
 def _check(
     state: SocialState,
     profiles: Sequence[ProfileConfig],
+    chart: Statechart,
 ) -> None:
     """Raise ConfigError for a state that no network of these users can have.
 
@@ -330,6 +331,12 @@ def _check(
         )
     at_hand = state.at_hand
     for person in state.people:
+        # The user could never leave it.
+        if person.state not in chart.states:
+            raise ConfigError(
+                f"{brief(person.name)} is {person.state} in the state, which the chart does not "
+                "have; give the chart that the state is of"
+            )
         if person.post is not None and person.post not in at_hand:
             raise ConfigError(
                 f"the state of {brief(person.name)} is about post {brief(person.post)}, which is "

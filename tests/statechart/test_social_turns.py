@@ -319,6 +319,16 @@ def test_a_state_that_no_network_of_these_users_can_have_is_an_error(
         make_social(users=2, state=state, players="rule").run(1)
 
 
+def test_users_in_a_state_that_the_chart_lacks_are_an_error() -> None:
+    chart = {
+        "initial": "idle",
+        "states": ["idle", "resting"],
+        "transitions": [{"trigger": "opens_app", "source": "idle", "target": "resting"}],
+    }
+    with pytest.raises(ConfigError, match="'User 1' is scrolling in the state, which the chart"):
+        make_social(users=2, state=network(), chart=chart, players="rule").run(1)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

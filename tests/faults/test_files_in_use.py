@@ -276,8 +276,8 @@ def files_in_use(plan: Plan) -> Iterator[Case]:
         worlds = [names[plan.seed % len(names)]]
     for name in worlds:
         for use, play in USES.items():
-            step = partial(play, WORLDS[name])
-            yield Case(f"{name}: {use}", {"play": step}, may_raise=False)
+            steps = {"play": partial(play, WORLDS[name])}
+            yield Case(f"{name}: {use}", steps, may_raise=False)
 
 
 def test_what_happens_to_a_tapes_file_costs_neither_the_run_nor_what_others_wrote(

@@ -128,7 +128,7 @@ def echoing(fault: str, folder: Path) -> Iterator[tuple[int, Shown]]:
 # --- places ---------------------------------------------------------------------------------------
 
 
-async def in_a_room(folder: Path, fault: str, kind: str) -> None:
+async def in_a_room(fault: str, kind: str, folder: Path) -> None:
     """Play with a guest, and look at all that the room sends."""
     with echoing(fault, folder) as (port, shown):
         run = Talk(
@@ -169,14 +169,14 @@ async def answer_as(guest: Visitor) -> None:
     await guest.post("do", {"do": "answer", "id": view["id"], "values": values})
 
 
-def in_lab(folder: Path, fault: str, kind: str) -> None:
+def in_lab(fault: str, kind: str, folder: Path) -> None:
     """Step in the window, and show the tape everywhere."""
     path = folder / "x.tape"
     with echoing(fault, folder) as (port, shown):
-        run = Talk(llm_client=client_at(port, kind), players={"Ann": "random"}, tape=path)
+        client = client_at(port, kind)
+        run = Talk(llm_client=client, players={"Ann": "random"}, tape=path)
         window = Lab(run)
         browser = Browser(window)
-        client = run.llm_client
         try:
             run.run(1, progress=False)
         except LabError as error:
@@ -213,7 +213,7 @@ async def press_step(browser: Browser) -> None:
     await eventually(lambda: not browser.latest("live")["busy"], wait_s=PATIENCE_S)
 
 
-def on_the_command_line(folder: Path, fault: str, kind: str) -> None:
+def on_the_command_line(fault: str, kind: str, folder: Path) -> None:
     """Ask for the models, and play, with a password in the address and a key in the environment."""
     with echoing(fault, folder) as (port, shown):
         address = f"http://somebody:{KEY}@127.0.0.1:{port}"
@@ -231,7 +231,7 @@ def on_the_command_line(folder: Path, fault: str, kind: str) -> None:
             shown.add("a wrong address", command("doctor", "--host", wrong))
 
 
-PLACES: dict[str, Callable[[Path, str, str], object]] = {
+PLACES: dict[str, Callable[[str, str, Path], object]] = {
     "a room": in_a_room,
     "Lab": in_lab,
     "the command line": on_the_command_line,
@@ -243,7 +243,7 @@ def keys_shown(plan: Plan) -> Iterator[Case]:
     for number, (fault, _) in enumerate(plan.chosen(KEY_FAULTS, 3)):
         kind = KINDS[(plan.seed + number) % 2]
         for place, look in PLACES.items():
-            steps = {place: partial(look, fault=fault, kind=kind)}
+            steps = {place: partial(look, fault, kind)}
             yield Case(f"{fault}, {kind}, {place}", steps, may_raise=False, wall_s=120)
 
 

@@ -67,6 +67,7 @@ def look_for_key(failure: BackendError | LLMFailureException) -> None:
     assert len(str(failure)) < 1_500
 
 
+REQUEST = ChatRequest(model="m", messages=(Message("user", "What now?"),))
 QUESTIONS: dict[str, Callable[[str], Awaitable[object]]] = {
     "look": lambda url: OllamaBackend(host=url, key=KEY).look(0.6),
     "what is loaded": lambda url: OllamaBackend("m", host=url, key=KEY).phase(REQUEST),
@@ -74,7 +75,6 @@ QUESTIONS: dict[str, Callable[[str], Awaitable[object]]] = {
     "pull": lambda url: OllamaBackend(host=url, key=KEY).pull("m"),
 }
 """What is asked of a server beside chats."""
-REQUEST = ChatRequest(model="m", messages=(Message("user", "What now?"),))
 
 
 def questions(plan: Plan) -> Iterator[Case]:

@@ -33,12 +33,14 @@ from llmsim_lab.llm._access import (
 )
 from llmsim_lab.llm._http import (
     LIST_TIMEOUT_S,
+    MAX_REPLY_BYTES,
     Server,
     StatusError,
     Written,
     member,
     read_json,
     read_object,
+    too_large,
 )
 from llmsim_lab.llm.extract import with_instruction
 from llmsim_lab.llm.form import told_form
@@ -280,8 +282,9 @@ class OpenAIBackend(SetOnce, ChatBackend):
                 tokens = bytearray()
                 async for line in answer.lines():
                     tokens += line
-        answer_tokens = member(read_json(bytes(tokens)), "tokens", list)
-        return len(answer_tokens)
+                    if len(tokens) > MAX_REPLY_BYTES:
+                        raise too_large(self.server.name, MAX_REPLY_BYTES)
+                return len(member(read_json(bytes(tokens)), "tokens", list))
 
     @without_locals
     async def phase(self, request: ChatRequest) -> str:
@@ -605,8 +608,10 @@ def _traced_in(line: bytes) -> list[TracedToken]:
 
 def _token_in(entry: JSONObject) -> Token:
     """Return a token as llama.cpp's servers write it."""
+    logprob = member(entry, "logprob", float)
+    if logprob > 0.01:  # a little may be rounding
+        raise ValueError(f"logprob is {logprob:g}, which is not a logarithm of a probability")
     return Token(
         content=bytes(member(entry, "bytes", list)),
-        # Rounded, a certain token may have a logarithm just above 0.
-        probability=math.exp(min(member(entry, "logprob", float), 0.0)),
+        probability=math.exp(min(logprob, 0.0)),
     )

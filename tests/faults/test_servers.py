@@ -73,6 +73,8 @@ QUESTIONS: dict[str, Callable[[str], Awaitable[object]]] = {
     "what is loaded": lambda url: OllamaBackend("m", host=url, key=KEY).phase(REQUEST),
     "models": lambda url: OpenAIBackend(base_url=url, api_key=KEY).names(),
     "pull": lambda url: OllamaBackend(host=url, key=KEY).pull("m"),
+    "tokens": lambda url: OpenAIBackend("m", base_url=url, api_key=KEY).tokens_in("x"),
+    "trace": lambda url: OpenAIBackend("m", base_url=url, api_key=KEY).traced(REQUEST),
 }
 """What is asked of a server beside chats."""
 
@@ -99,7 +101,7 @@ async def ask(_: Path, *, question: str, fault: str) -> None:
         except BackendError as error:
             look_for_key(error)
         except TimeoutError:
-            assert question == "pull"
+            assert question in ("pull", "tokens", "trace")  # bounded by the caller
 
 
 def test_what_a_server_is_asked_beside_chats_ends_too(attack: Attack) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_kit import TESTS, Attack, Case, Plan
+from faults_kit import TESTS, Attack, Case, Plan, serving
 from verbs_kit import command
+from wire_kit import FAULTS, answer_all_with
 
 from llmsim_lab.errors import ModelFileError
 from llmsim_lab.llm.embedded import weights
@@ -448,6 +449,16 @@ def _copy_is_a_link(path: Path, mine: Path) -> None:
     (path.with_name("tiny.gguf.tmp") / "copy").symlink_to(mine)
 
 
+def _copy_is_a_hard_link(path: Path, mine: Path) -> None:
+    path.with_name("tiny.gguf.tmp").mkdir()
+    os.link(mine, path.with_name("tiny.gguf.tmp") / "copy")
+
+
+def _too_large_to_read(path: Path, _: Path) -> None:
+    path.touch()
+    os.truncate(path, 10**11)
+
+
 def _nothing_to_read(path: Path, _: Path) -> None:
     path.write_bytes(WEIGHTS)
     path.chmod(0)
@@ -462,9 +473,12 @@ PLACES: dict[str, Callable[[Path, Path], object]] = {
     "a device": lambda path, _: path.symlink_to("/dev/zero"),
     "other bytes": lambda path, _: path.write_bytes(WEIGHTS[:-1] + b"x"),
     "half": lambda path, _: path.write_bytes(WEIGHTS[:5000]),
+    "100 GB": _too_large_to_read,
     "nothing to read": _nothing_to_read,
     "the work's folder is a link": _work_is_a_link,
+    "the work's folder is a pipe": lambda path, _: os.mkfifo(path.with_name("tiny.gguf.tmp")),
     "the copy is a link": _copy_is_a_link,
+    "the copy is a hard link": _copy_is_a_hard_link,
     "the lock is a link": lambda path, mine: path.with_name("tiny.gguf.lock").symlink_to(mine),
 }
 """What is put in the place of a model's file, or beside it, where a user's file is."""
@@ -493,7 +507,20 @@ def check_weights(what: str, folder: Path) -> None:
         weights.checked(path, MODEL)
 
 
+def fetch_weights(fault: str, folder: Path) -> None:
+    """Fetch them from a server that sends what none should."""
+    os.environ |= {"LLMSIM_MODELS": str(folder), "PIP_NO_INDEX": "1"}
+    with serving(partial(answer_all_with, fault)) as port:
+        os.environ["HF_ENDPOINT"] = f"http://127.0.0.1:{port}"
+        with pytest.raises(ModelFileError):
+            weights.get_model(MODEL)
+    kept = sum(path.stat().st_size for path in folder.rglob("*"))
+    assert kept < 100_000
+
+
 def files_of_weights(plan: Plan) -> Iterator[Case]:
+    for fault, _ in plan.chosen(FAULTS, 1, 5):
+        yield Case(fault, {"fetch": partial(fetch_weights, fault)}, wall_s=60)
     for what, _ in plan.chosen(PLACES, 6):
         yield Case(what, {"get": partial(take_weights, what)}, wall_s=20)
         yield Case(what, {"check": partial(check_weights, what)}, wall_s=20)

@@ -354,6 +354,8 @@ FAULTS: dict[str, Fault] = {
     ],
     # no HTTP, or another's
     "SSH": always(b"SSH-2.0-x\r\n"),
+    "HTTP 2": always(b"\0\0\0\4\0\0\0\0\0" * 100_000),
+    "a switch to HTTP 2": always(b"HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
     "HTTP 0.9": with_reply(lambda reply: reply),
     "HTTP 1.0": with_reply(lambda reply: b"HTTP/1.0 200 OK\r\n\r\n" + reply),
     "HTML": always(document(b"<html>Log in</html>")),

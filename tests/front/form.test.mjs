@@ -43,6 +43,12 @@ test("what was wrong is not said of what is typed next", () => {
   assert.deepEqual(named("small").map((it) => it.textContent), ["coins for the pot"]);
 });
 
+test("a field that is called as what every object has is not wrong from the start", () => {
+  for (const name of ["constructor", "toString", "__proto__"]) {
+    assert.equal(makeForm([field(name, { type: "number" })]).named("small").length, 0);
+  }
+});
+
 test("a group of many fields is folded until one looks for one of them", () => {
   const cash = Array.from({ length: 13 }, (_, at) => field(`cash.${at}`, { type: "number" }));
   const { named } = makeForm(cash);

@@ -266,6 +266,28 @@ async def test_an_answer_that_is_not_of_the_protocol_is_the_servers_fault(
     assert len(str(error)) < 700
 
 
+@pytest.mark.parametrize("content", [b"<html>", b'{"tokens": "x"}', b'{"tokens": [1e999]}'])
+async def test_a_count_of_tokens_that_makes_no_sense_is_the_servers_fault(
+    server: Server, content: bytes
+) -> None:
+    server.says.answers = [Answer(content)]
+    with pytest.raises(BackendError, match="is not JSON as an OpenAI-compatible server sends it"):
+        await OpenAIBackend("m", base_url=URL).tokens_in("x")
+
+
+async def test_a_probability_beyond_all_is_the_servers_fault(server: Server) -> None:
+    token = {"bytes": [65], "logprob": 1000.0}
+    server.says.answers = [
+        streamed(
+            {"choices": [{"delta": {}, "logprobs": {"content": [token]}}]},
+            delta(finish="stop"),
+            DONE,
+        )
+    ]
+    with pytest.raises(BackendError, match="logprob is 1000, which is not a logarithm"):
+        await OpenAIBackend("m", base_url=URL).traced(REQUEST)
+
+
 @pytest.mark.parametrize("written", ["[]", '{"a": '])
 async def test_arguments_that_a_model_writes_wrongly_are_an_invalid_reply(
     server: Server, written: str

@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.process
 
 HEAVY = ("IPython", "ipywidgets", "jupyter_client", "matplotlib", "mcp", "nest_asyncio", "pandas")
-HEAVY += ("huggingface_hub", "xllamacpp", "typer", "httpx", "ollama")
+HEAVY += ("xllamacpp", "typer", "httpx", "ollama")
 
 WATCHED = """
 import json, logging, os, sys, threading, warnings

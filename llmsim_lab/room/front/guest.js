@@ -164,7 +164,8 @@ function keepTyped({ typedKey, typed }) {
 function Question({ store, view }) {
   const { ask: { id, text, fields } } = view, typed = typedFor(store, view);
   const { fault, faults } = store.wrong?.id === id ? store.wrong : view.ask;
-  const atFields = fields.some(({ place }) => faults?.[place.join(".")]); // they say what is wrong
+  // They say what is wrong.
+  const atFields = fields.some(({ place }) => Object.hasOwn(faults ?? {}, place.join(".")));
   const message = atFields ? say("look_again") : fault;
   return [
     h(Result, { key: "result", store, view }),

@@ -53,7 +53,11 @@ function Fields({ store, kind = "", asks, fields, typed, faults = {}, words }) {
   const wanted = (store.ui.field ?? "").toLowerCase();
   const changed = typedSince.get(faults) ?? new Set();
   typedSince.set(faults, changed);
-  const faultOf = ({ place }) => !changed.has(place.join(".")) && faults[place.join(".")];
+  const faultOf = ({ place }) => {
+    const name = place.join(".");
+    // Its own alone: every object has a `constructor`, and a field may be called so.
+    return !changed.has(name) && Object.hasOwn(faults, name) && faults[name];
+  };
   const draw = ({ field, index }, name = field.label) => {
     const isRepeated = field.help === fields[index - 1]?.help; // one help for fields of a kind
     const type = (text) => {

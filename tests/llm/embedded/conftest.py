@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import pytest
 
 from llmsim_lab.llm.embedded import weights
@@ -109,43 +108,40 @@ class Hub:
     """An HTTP server on loopback that has one file, as huggingface.co has it."""
 
     content: bytes = CONTENT
+    most_bytes: int = len(CONTENT)
+    """After which a connection breaks."""
     keys: list[str | None] = field(default_factory=list)
     """Of each request."""
+    ranges: list[str | None] = field(default_factory=list)
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A stand-in for huggingface.co, in this process and in those it starts."""
+    """A stand-in for huggingface.co."""
     state = Hub()
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
             return
 
-        def do_HEAD(self) -> None:
-            state.keys.append(self.headers.get("Authorization"))
-            known = self.path == "/maker/tiny/resolve/v1/tiny.gguf"
-            self.send_response(200 if known else 404)
-            self.send_header("X-Repo-Commit", "1" * 40)
-            self.send_header("ETag", f'"{hashlib.sha256(state.content).hexdigest()}"')
-            self.send_header("Content-Length", str(len(state.content)))
-            self.end_headers()
-
         def do_GET(self) -> None:
-            self.do_HEAD()
-            self.wfile.write(state.content)
+            state.keys.append(self.headers.get("Authorization"))
+            state.ranges.append(self.headers.get("Range"))
+            known = self.path == "/maker/tiny/resolve/v1/tiny.gguf"
+            start = int((state.ranges[-1] or "bytes=0-").removeprefix("bytes=").rstrip("-"))
+            rest = state.content[start:]
+            self.send_response((206 if start else 200) if known else 404)
+            if start:
+                self.send_header("Content-Range", f"bytes {start}-{start + len(rest) - 1}/*")
+            self.send_header("Content-Length", str(len(rest)))
+            self.end_headers()
+            self.wfile.write(rest[: state.most_bytes])
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    template = url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True)
-    monkeypatch.setenv("HF_ENDPOINT", url)
-    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     yield state
-    huggingface_hub.close_session()
     server.shutdown()
     thread.join()
     server.server_close()

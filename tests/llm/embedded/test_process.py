@@ -106,12 +106,30 @@ def test_a_runtime_that_cannot_be_imported_comes_with_the_way_out(tmp_path: Path
 
 
 @pytest.mark.process
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("time.sleep(600)", r"exit status 1; .*Timeout \(0:00:01\)!"),
+        pytest.param("os.kill(0, 19)", "it was not ready after 2 s", marks=pytest.mark.posix),
+    ],
+)
 def test_a_child_that_is_not_ready_in_time_is_ended(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ) -> None:
     monkeypatch.setattr(backend, "_STARTUP_S", 1)
-    with pytest.raises(ModelFileError, match=r"exit status 1; .*Timeout \(0:00:01\)!"):
-        launch("time.sleep(600)")
+    monkeypatch.setattr(backend, "_START_GRACE_S", 1)
+    with pytest.raises(ModelFileError, match=message):
+        launch(code)
+
+
+@pytest.mark.process
+def test_what_an_environment_prints_first_is_not_taken_for_the_address(
+    launch: Launch, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('http://box:80', 'x' * 5_000, sep='\\n')")
+    child = launch("os.write(2, b'noise ' * 10**7)")
+    assert child.backend.base_url == "http://127.0.0.1:64/v1"
+    assert len(child.ending()) < 1_000
 
 
 PARENT = """

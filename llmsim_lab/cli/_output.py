@@ -282,10 +282,11 @@ def report(
     if not is_own and simulation.kind != Simulation.kind:
         values["kind"] = simulation.kind
     values |= simulation.config.model_dump(mode="json", by_alias=True)
+    # First the file that says that all are a run's: a process that is killed may write no more.
     texts = {
+        _CONFIG: _WRITTEN + yaml_text(values),
         "turns.csv": csv_text(frame),
         "decisions.csv": csv_text(simulation.decisions()),
-        _CONFIG: _WRITTEN + yaml_text(values),
     }
     paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
     say(f"Written: {', '.join(map(str, paths))}")

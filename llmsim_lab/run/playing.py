@@ -152,6 +152,8 @@ class PlayedWorld(BaseWorld[StateT]):
             if not isinstance(error, TapeError):
                 self._session.keep_change(self)
             raise
+        if now == 0:
+            self._set_first.append(item)
         end = now + self.config.turns
         if self.config.turns and item.turn >= end:  # a run of 0 turns is stepped by hand
             reason = f"run() called now ends at turn {end}; what is set acts on the way to the next"

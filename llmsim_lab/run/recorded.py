@@ -58,7 +58,7 @@ from llmsim_lab.run.records import (
 from llmsim_lab.run.registry import class_of_manifest, code_digests, is_shipped
 from llmsim_lab.run.session import RecordedClient, Recording, Replaying, load_turns
 from llmsim_lab.run.turn import Turn
-from llmsim_lab.run.world import StateT, checked_state, define
+from llmsim_lab.run.world import StateT, define
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
 from llmsim_lab.tape.lines import Verb
@@ -163,6 +163,7 @@ class Run(PlayedWorld[StateT]):
                 item.set,
                 note=item.note,
             )
+        self._set_first = []
         if tape is not None:
             record(self, tape)
 
@@ -698,7 +699,8 @@ def anew(
     """Return a run that begins anew with another configuration, recorded on the same tape.
 
     All else that the run was given stays: its players, its prompts, a start state of its own, and
-    what was set in it before the first turn.
+    what was set in it before the first turn. A run that was loaded from a tape knows no start of
+    its own: its class makes the new one.
 
     Args:
         run: the run.
@@ -712,36 +714,12 @@ def anew(
         "llm_client": client,
         "prompts": run.prompts,
     }
-    first = run.turns[0]
-    if _was_given_its_start(run):
-        # What was set before the first turn is in that state already.
-        later = [change for change in config.interventions if change.turn]
-        new = _continued_from(
-            type(run),
-            config,
-            [first],
-            later,
-            arguments,
-        )
-    else:
-        # Its class makes the start, which may follow from parameters that have changed.
-        new = type(run)(config, **arguments)
-        for change in first.interventions:
-            if change not in run.config.interventions:
-                new.intervene(0, change.set, note=change.note)
+    if run._given_start is not None:
+        arguments["state"] = run._given_start
+    new = type(run)(config, **arguments)
+    for change in run._set_first:
+        new.intervene(change.turn, change.set, note=change.note)
     return _beside(run, new)
-
-
-def _was_given_its_start(run: Run) -> bool:
-    """Return True if a run starts from a state that its class does not make by itself."""
-    first = run.turns[0]
-    try:
-        usual = checked_state(run, run.start(), "starts from")
-        for change in first.interventions:
-            usual = checked_state(run, run.changed(usual, change.set), "changed returned")
-    except ConfigError:  # the class knows no first state, so each run is given one
-        return True
-    return bool(first.state != usual)
 
 
 def unrecorded_fork(
@@ -759,13 +737,16 @@ def unrecorded_fork(
     }
     # The interventions up to that turn are in the turns themselves.
     planned = [change for change in run.planned if change.turn > at]
-    return _continued_from(
+    new = _continued_from(
         type(run),
         run.config,
         run.turns[: at + 1],
         planned,
         arguments,
     )
+    new._given_start = run._given_start
+    new._set_first = list(run._set_first)
+    return new
 
 
 def imagined(
@@ -1281,6 +1262,11 @@ def _continued_from(
     run.config = run.config.model_copy(update={"interventions": config.interventions})
     run.turns = list(turns)
     run.planned = planned
+    # That state is where it goes on, not where it began.
+    run._given_start = None
+    for change in turns[0].interventions:
+        if turns[0].number == 0 and change not in config.interventions:
+            run._set_first.append(change)
     return run
 
 

@@ -358,11 +358,15 @@ def _check_is_set_once(
     # Else it would depend on their order which of the two counts.
     for length in range(1, len(path)):
         around = ".".join(path[:length])
-        if around in values:
-            raise ConfigError(
-                f"{around} and {name} are both set, and {name} is in {around}; put it there: "
-                f"{{{around!r}: {{{'.'.join(path[length:])!r}: {brief(values[name], 40)}, ...}}}}"
-            )
+        if around not in values:
+            continue
+        inside = brief(values[name], 40)
+        for key in reversed(path[length:]):
+            inside = f"{{{key!r}: {inside}, ...}}"
+        raise ConfigError(
+            f"{around} and {name} are both set, and {name} is in {around}; put it there: "
+            f"{{{around!r}: {inside}}}"
+        )
 
 
 def _check_can_be_set(

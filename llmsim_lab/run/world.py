@@ -124,6 +124,9 @@ class BaseWorld(Generic[StateT]):
         self._listeners = Listeners()
         # True while a turn is played: no second turn may begin, and no attribute may be set.
         self._stepping = False
+        self._given_start = state
+        self._set_first: list[StateChange] = []
+        """What was set before the first turn, besides the configuration's interventions."""
         self._purse: Purse | None = None
         self._target_turn = 0
         # The calls of the turn that is being played. After a failed turn they stay, since the

@@ -19,6 +19,7 @@ from llmsim_lab.statechart._analysis import Cascade
 from llmsim_lab.statechart._chart import AgentState, Guard, Statechart
 from llmsim_lab.statechart._turn import (
     NewPost,
+    check_state,
     circulate,
     kept_posts,
     make_moves,
@@ -250,6 +251,11 @@ class SocialSimulation(Run[SocialState]):
             state = state.replace(people=tuple(people))
         if "post" not in values:
             return state
+        check_state(
+            state,
+            self.config.population,
+            self.statechart,
+        )
         post = values["post"]
         # A text alone is not a post; the error then names the missing fields.
         fields = post if isinstance(post, Mapping) else {"text": post}

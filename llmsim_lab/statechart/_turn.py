@@ -249,7 +249,7 @@ def plan_turn(
         ConfigError: the state is of another population, or of no network.
     """
     number = state.at + 1
-    _check(state, profiles, chart)
+    check_state(state, profiles, chart)
     moves: dict[str, MoveQuestion] = {}
     seen: dict[str, int] = {}
     posts = state.at_hand
@@ -310,7 +310,7 @@ def plan_turn(
     return TurnPlan(moves, seen)
 
 
-def _check(
+def check_state(
     state: SocialState,
     profiles: Sequence[ProfileConfig],
     chart: Statechart,
@@ -345,8 +345,8 @@ def _check(
     for post in at_hand.values():
         if post.id >= state.next_post:
             raise ConfigError(
-                f"post {brief(post.id)} is in the state, and next_post={state.next_post:,} would "
-                "give its id to another one; next_post is above all ids"
+                f"post {brief(post.id)} is in the state, and next_post={brief(state.next_post)} "
+                "would give its id to another one; next_post is above all ids"
             )
         if not 0 <= post.turn <= state.at:
             raise ConfigError(

@@ -47,7 +47,7 @@ def test_the_configuration_written_beside_a_run_runs_again_to_the_same_rates(
         llmsim_lab, *("run", SCENARIO, "--model", "rule", "--turns", "4", "--out", "first")
     )
     assert "not reached" not in out
-    assert out.endswith("Written: first/turns.csv, first/decisions.csv, first/config.yaml\n")
+    assert out.endswith("Written: first/config.yaml, first/turns.csv, first/decisions.csv\n")
     out = succeeds(llmsim_lab, "run", "first/config.yaml", "--out", "second")
     assert "no model was called" in out
     first, second = (pd.read_csv(f"{folder}/turns.csv") for folder in ("first", "second"))

@@ -104,8 +104,13 @@ def test_a_restart_has_the_new_parameters_and_says_them() -> None:
 def test_a_restart_begins_with_the_state_that_the_run_began_with(state: Mixed | None) -> None:
     run = Mixes(state=state, interventions=[{"turn": 0, "set": {"count": 1}}])
     run.intervene(0, {"word": "set"})
-    new = Lab(played(run, 1)).restart(wait_s=5)
+    run.intervene(2, {"word": "later"})
+    played(run, 1).intervene(3, {"word": "in play"})
+    new = Lab(run).restart(wait_s=5)
     assert new.turns[0] == run.turns[0]
+    assert [change.set for change in new.planned] == [{"word": "later"}]
+    without = Lab(run).restart(interventions=[], wait_s=5)
+    assert without.state.count == Mixed().count
 
 
 def test_runs_keep_their_tapes_numbers_unless_another_run_here_has_one(

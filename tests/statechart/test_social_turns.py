@@ -315,8 +315,11 @@ LOST = UserState("User 1", AgentState.EVALUATING, post=7)
 def test_a_state_that_no_network_of_these_users_can_have_is_an_error(
     state: SocialState, message: str
 ) -> None:
+    simulation = make_social(users=2, state=state, players="rule")
     with pytest.raises(ConfigError, match=message):
-        make_social(users=2, state=state, players="rule").run(1)
+        simulation.run(1)
+    with pytest.raises(ConfigError, match=message):
+        simulation.intervene(0, {"post": {"author": "Press", "text": "New", "topics": ["war"]}})
 
 
 def test_users_in_a_state_that_the_chart_lacks_are_an_error() -> None:

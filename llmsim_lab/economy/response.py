@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, nan, sqrt
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from llmsim_lab._util.checks import instance_of
@@ -478,8 +478,12 @@ def _mean_of(changes: NDArray[np.float64]) -> Estimated:
 
     # Each name was asked in some of the groups only.
     n = changes.size
-    if n < 2 or changes.ndim > 1:
-        raise ConfigError(f"{n} changes of a name have no interval; give a list of two or more")
+    if changes.ndim > 1:
+        raise ConfigError(f"changes of a name of the shape {changes.shape} must be one list")
+    if n < 2:
+        # As of a card that was broken off: a change alone has no interval, none has no mean.
+        value = float(changes.sum()) if n else nan
+        return Estimated(value, nan, nan)
     value = float(changes.mean())
     error = changes.std(ddof=1) / sqrt(n)
     reach = stdtrit(n - 1, _AT) * error

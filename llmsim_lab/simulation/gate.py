@@ -424,7 +424,7 @@ class EconomicsCard(BaseModel):
         return frame_of(criteria, list(Criterion._fields))
 
     def __str__(self) -> str:
-        table = self.to_frame().round(2).fillna("").to_string(index=False)
+        table = self.to_frame().round(2).to_string(index=False, na_rep="")
         return f"{self.heading}\n{table}\n{self.verdict}"
 
     def __repr__(self) -> str:

@@ -176,7 +176,7 @@ def test_too_few_groups_decide_nothing_and_situations_that_are_alike_raise() -> 
         ("groups", None, r"groups of \(\)"),
         ("groups", ["a", None, *GROUPS[2:]], "groups=.* must be numbers, or all texts"),
         ("names", [0.1, 0.2], "names=.* must be a dict"),
-        ("names", {"Aland": 0.1}, "1 changes of a name have no interval"),
+        ("names", {"Aland": [[0.1]]}, r"of the shape \(1, 1\) must be one list"),
     ],
 )
 def test_decisions_that_are_no_table_are_an_error(argument: str, value: Any, message: str) -> None:

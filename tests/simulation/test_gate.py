@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from llmsim_lab.run import Question
 from llmsim_lab.simulation import Simulation, economics_card, gate
 from llmsim_lab.simulation.gate import (
     GATE_MOVES_BP,
+    QUESTIONS,
     EconomicsCard,
     kept_economics_cards,
     situations,
@@ -325,6 +327,14 @@ def test_a_name_counts_by_how_much_it_changes_both_images_of_a_situation() -> No
     assert response is not None
     assert response["Japan, 1999Q1"].value == pytest.approx(0.5)
     assert response["United States, 1979Q3"].value == pytest.approx(0)
+
+
+def test_a_card_that_was_broken_off_in_its_second_half_is_shown() -> None:
+    fields = {"model": "m", "told": "thin", "prompt": "p", "measured_at": datetime.now(UTC)}
+    card = EconomicsCard(**fields, seed=1, moves=dict.fromkeys([*QUESTIONS][:50], 0.25))
+    assert card.response is not None
+    assert card.response["United States, 1979Q3"].verdict == "undecided"
+    assert "United States, 1979Q3" in str(card)
 
 
 # --- situations -----------------------------------------------------------------------------------

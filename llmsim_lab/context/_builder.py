@@ -284,7 +284,7 @@ class AgentContextBuilder:
         instance_of("agent_state", agent_state, Mapping, "a dict of values by name")
         instance_of("global_state", global_state, Mapping, "a dict of values by name")
         instance_of("other_responses", other_responses, Mapping, "a dict of texts by agent")
-        items_of("events", events, Mapping, "a list of dicts that have a description")
+        events = items_of("events", events, Mapping, "a list of dicts that have a description")
         role = _Section("YOUR ROLE", self.roles.get(agent_name, ""))
         aware = ""
         if self.simulator_awareness:

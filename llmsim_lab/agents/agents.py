@@ -15,12 +15,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from numbers import Integral
 from typing import Any
 
 from pydantic import ConfigDict
 
-from llmsim_lab._util.checks import instance_of, items_of, text_argument
+from llmsim_lab._util.checks import instance_of, items_of, real_number, text_argument
 from llmsim_lab._util.text import brief, number
 from llmsim_lab.agents.briefing import NationProfile
 from llmsim_lab.economy.macro import EngineConfig, Rule, checked_rule, rate_by
@@ -180,7 +179,7 @@ class Agent(ABC):
         decision: PolicyDecision,
         chain: LLMReasoningChain,
         *,
-        rate_change_bp: int | None = None,
+        rate_change_bp: float | None = None,
         proposed_rate: float | None = None,
     ) -> Action:
         """Return the action that a decision proposes."""
@@ -418,7 +417,7 @@ class RuleProposal:
     action: str
     reasoning: str
     confidence: float = 1.0
-    rate_change_bp: int | None = None
+    rate_change_bp: float | None = None
     proposed_rate: float | None = None
 
 
@@ -427,7 +426,7 @@ def rule_proposal(
     economy: GlobalState,
     limits: EngineConfig,
     *,
-    moves_bp: Sequence[int] | None = None,
+    moves_bp: Sequence[float] | None = None,
 ) -> RuleProposal:
     """Return a rule's proposal, limited to one step.
 
@@ -439,12 +438,12 @@ def rule_proposal(
     """
     here = economy.interest_rate
     wanted = rate_by(rule, economy)
-    move: int | None = None
+    move: float | None = None
     proposed_rate: float | None = None
     if moves_bp:
         rates = {bp: limits.inside(here + bp / 100) for bp in moves_bp}
 
-        def distance_and_size(bp: int) -> tuple[float, int]:
+        def distance_and_size(bp: float) -> tuple[float, float]:
             # Rounded, so that two equally close rates do not differ in their last bits.
             distance = round(abs(rates[bp] - wanted), 9)
             return distance, abs(bp)
@@ -475,6 +474,15 @@ def rule_proposal(
     )
 
 
+def _moves(moves_bp: Sequence[float]) -> list[float]:
+    """Return moves that were given as an argument, whole ones as whole numbers."""
+    moves: list[float] = []
+    for given in items_of("moves_bp", moves_bp, object, "a list of numbers"):
+        move = real_number("moves_bp", given)
+        moves.append(int(move) if move.is_integer() else move)
+    return moves
+
+
 class TaylorRuleAgent(Agent):
     """Proposes the rate that the rule asks for, or the one on offer that is closest to it.
 
@@ -494,15 +502,14 @@ class TaylorRuleAgent(Agent):
         *,
         rule: Rule | None = None,
         limits: EngineConfig | None = None,
-        moves_bp: Sequence[int] | None = None,
+        moves_bp: Sequence[float] | None = None,
     ) -> None:
         super().__init__(name)
         self.rule = checked_rule(rule)
         instance_of("limits", limits, EngineConfig | None, "an EngineConfig")
         self.limits = EngineConfig() if limits is None else limits
         if moves_bp is not None:
-            moves = items_of("moves_bp", moves_bp, Integral, "a list of whole numbers")
-            moves_bp = list(map(int, moves))
+            moves_bp = _moves(moves_bp)
         self.moves_bp = moves_bp
 
     async def decide_action(self, state: SimulationState) -> Action:

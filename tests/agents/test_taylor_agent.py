@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import make_state
 
@@ -11,6 +12,7 @@ from llmsim_lab.agents import TaylorRuleAgent
 from llmsim_lab.agents.agents import rule_proposal
 from llmsim_lab.economy import TaylorRule
 from llmsim_lab.economy.macro import EngineConfig
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.models import GlobalState
 
 MOVES = (-50, -25, 0, 25, 50)
@@ -59,5 +61,8 @@ async def test_a_function_is_a_rule_too() -> None:
     def dove(*, inflation: float, output_gap: float, previous_rate: float) -> float:
         return previous_rate - 0.2
 
-    action = await TaylorRuleAgent(rule=dove, moves_bp=MOVES).decide_action(make_state())
-    assert action.rate_change_bp == -25
+    for moves, move in ((MOVES, -25), (np.arange(-50.0, 51, 25), -25), ([-12.5, 0], -12.5)):
+        action = await TaylorRuleAgent(rule=dove, moves_bp=moves).decide_action(make_state())
+        assert str(action.rate_change_bp) == str(move)
+    with pytest.raises(ConfigError, match="moves_bp=True must be a finite number"):
+        TaylorRuleAgent(moves_bp=[True])

@@ -175,6 +175,8 @@ def _named_runs(
 
 def _line(name: str, run: Chartable) -> Line:
     if not isinstance(run, Run | RecordedRun):
+        if "turn" not in run.columns:
+            raise ConfigError(f"the run {name!r} has no column turn; give a frame of to_frame()")
         rows: list[Any] = run.to_dict("records")
         return Line(
             name=name or "run",

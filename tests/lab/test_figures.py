@@ -366,6 +366,12 @@ def test_a_run_of_a_world_without_rates_is_refused() -> None:
         rate_figure({"pot": frame(10, 11)})
 
 
+@pytest.mark.parametrize("draw", [rate_figure, RateChart])
+def test_a_frame_without_turns_is_refused(draw: Any) -> None:
+    with pytest.raises(ConfigError, match="the run 'a' has no column turn"):
+        draw({"a": pd.DataFrame({"interest_rate": [1, 2]})})
+
+
 def test_dollars_in_a_name_are_no_formula() -> None:
     figure = RateChart({"$\\frac{1$": frame(1, 2)}, title="$1 and $2").figure
     figure.draw_without_rendering()

@@ -5,6 +5,7 @@ Defaults are here too: a run that leaves a setting out is another run when its d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ from llmsim_lab.assistant import (
     DecisionLog,
     FunctionTools,
     LLMAgentEngine,
+    MCPToolExecutor,
     OllamaAdapter,
     load_constitution,
 )
@@ -192,6 +194,13 @@ def test_the_defaults_of_each_world_are_those_that_its_recorded_runs_had() -> No
     ]
     assert (crisis["turns"], crisis["max_events"], crisis["stable_first"]) == (6, 3, True)
     assert defaults_of(Chat, "turns", user_id="ann") == {"turns": 1000}
+
+
+def test_a_wait_may_be_without_end_and_0_is_the_settings_wait() -> None:
+    settings = AgentEngineConfig()
+    for given, wait_s in ((0, settings.timeout_seconds), (math.inf, math.inf)):
+        assert LLMAgentEngine(ADAPTER, None, "x", call_timeout_s=given).call_timeout_s == wait_s
+    MCPToolExecutor(["server"], start_timeout_s=math.inf)
 
 
 class Unprintable:

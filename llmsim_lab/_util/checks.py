@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from llmsim_lab._util.text import brief, closest, listed
 from llmsim_lab.errors import ConfigError
+
+Value = TypeVar("Value")
 
 
 def whole_number(
@@ -87,12 +89,28 @@ def real_number(
         ConfigError: it is not a number, not finite, or out of range.
     """
     number = plain_number(value)
-    # True is a Real too.
-    is_number = isinstance(number, Real) and not isinstance(number, bool)
-    if is_number and _is_finite(number) and _is_within(number, least, most):
+    if is_number(number) and _is_finite(number) and _is_within(number, least, most):
         return float(number)
     bounds = _in_words(least, most)
     raise ConfigError(f"{name}={brief(number, 120)} must be a finite number{bounds}")
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number, finite or not; True and "1" are not."""
+    number = plain_number(value)
+    # True is a Real too.
+    return isinstance(number, Real) and not isinstance(number, bool)
+
+
+def longest_wait(name: str, value: object) -> float:
+    """Return a time limit, seconds; ``math.inf`` is none.
+
+    Raises:
+        ConfigError: it is not a number, or below 0.01.
+    """
+    if is_number(value) and value == math.inf:
+        return math.inf
+    return real_number(name, value, least=0.01)
 
 
 def text_argument(name: str, value: object) -> str:
@@ -108,10 +126,10 @@ def text_argument(name: str, value: object) -> str:
 
 def instance_of(
     name: str,
-    value: Any,
+    value: Value,
     kinds: Any,
     right: str,
-) -> Any:
+) -> Value:
     """Return an argument that must be of a class, or have the methods of a protocol.
 
     Args:

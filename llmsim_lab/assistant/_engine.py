@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any, Literal
 
-from llmsim_lab._util.checks import instance_of, real_number, text_argument
+from llmsim_lab._util.checks import instance_of, is_number, longest_wait, text_argument
 from llmsim_lab._util.text import log_event, logfmt
 from llmsim_lab.assistant._answers import asks, described, for_user
 from llmsim_lab.assistant._toolbox import Toolbox, failed_result, result_text
@@ -65,7 +65,7 @@ class LLMAgentEngine:
         config: all settings.
         decision_log: logs decisions and tool calls.
         call_timeout_s: longest wait for one model call, its retry included, seconds; the settings'
-            ``timeout_seconds``, which is also for tools, if not given.
+            ``timeout_seconds``, which is also for tools, if not given or 0.
 
     Raises:
         ConfigError: the constitution is empty, or an argument is of the wrong kind.
@@ -92,7 +92,7 @@ class LLMAgentEngine:
             raise ConfigError("the constitution is empty; load_constitution() has the shipped one")
         instance_of("config", config, AgentEngineConfig | None, "an AgentEngineConfig")
         self.config = config or AgentEngineConfig(max_iterations=max_iterations)
-        self.llm_adapter: LLMAdapter = instance_of(
+        self.llm_adapter = instance_of(
             "llm_adapter",
             llm_adapter,
             LLMAdapter,
@@ -100,15 +100,16 @@ class LLMAgentEngine:
         )
         self.tool_executor = tool_executor
         self.constitution = constitution
-        self.decision_log: DecisionLogger | None = instance_of(
+        self.decision_log = instance_of(
             "decision_log",
             decision_log,
             DecisionLogger | None,
-            "a log, such as DecisionLog('decisions.jsonl')",
+            "a log, such as DecisionLog('decisions.jsonl'), or an object with its methods "
+            "write_decision_log and write_tool_invocation_log",
         )
-        if call_timeout_s is None:
+        if call_timeout_s is None or (is_number(call_timeout_s) and call_timeout_s == 0):
             call_timeout_s = self.config.timeout_seconds
-        self.call_timeout_s = real_number("call_timeout_s", call_timeout_s, least=0.01)
+        self.call_timeout_s = longest_wait("call_timeout_s", call_timeout_s)
         # In memory only: across restarts the state of a conversation says what still waits.
         self._confirmed: set[tuple[str | None, str | None, str]] = set()
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from llmsim_lab._util.checks import instance_of, items_of, real_number
+from llmsim_lab._util.checks import instance_of, items_of, longest_wait
 from llmsim_lab._util.jsontext import Schema, text_of_model
 from llmsim_lab._util.text import brief, clip, log_event
 from llmsim_lab.assistant._toolbox import (
@@ -115,7 +115,7 @@ class MCPToolExecutor:
             StdioServerParameters | MCPServer | Server | str,
             "a command as a list of words, a URL, or a server of the mcp library's",
         )
-        self._start_timeout_s = real_number("start_timeout_s", start_timeout_s, least=0.01)
+        self._start_timeout_s = longest_wait("start_timeout_s", start_timeout_s)
         self._closed = False
         self._connection: _Connection | None = None
         # Callers on several threads must not start two servers.

@@ -268,7 +268,7 @@ class SimulatorAgent:
     """
 
     def __init__(self, scenario: CrisisScenario, llm_client: LLMClient) -> None:
-        self.scenario: CrisisScenario = instance_of(
+        self.scenario = instance_of(
             "scenario",
             scenario,
             CrisisScenario,

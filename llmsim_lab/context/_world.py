@@ -315,8 +315,7 @@ class _Start:
 
 def _by_name(place: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what must be a dict by names, such as that of an agent's values."""
-    checked: Mapping[str, Any] = instance_of(place, values, Mapping, "a dict by names")
-    return checked
+    return instance_of(place, values, Mapping, "a dict by names")
 
 
 def apply_deterministic_updates(

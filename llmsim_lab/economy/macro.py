@@ -21,7 +21,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from llmsim_lab._util.checks import instance_of, plain_number, real_number
+from llmsim_lab._util.checks import instance_of, is_number, plain_number, real_number
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, EconomyError
@@ -438,13 +438,12 @@ def checked_rule(rule: Rule | None) -> Rule:
     """Return a rule that was given as an argument; Taylor (1993) if it is None."""
     if rule is None:
         return TaylorRule()
-    checked: Rule = instance_of(
+    return instance_of(
         "rule",
         rule,
         TaylorRule | Callable,
         "a TaylorRule, or a function of inflation, output_gap and previous_rate",
     )
-    return checked
 
 
 def rate_by(rule: Rule, state: GlobalState) -> float:
@@ -587,6 +586,17 @@ class EngineConfig(Settings):
         return min(max(rate, self.lower), self.upper)
 
 
+def _column(quarters: Any, name: str) -> list[float]:
+    """Return a column of a run's frame; a value that is missing, NaN, stays."""
+    numbers = []
+    for value in quarters[name]:
+        # float() would also read texts: of "23" the quarters 2 and 3.
+        if not is_number(value):
+            raise TypeError(f"{name} has {brief(value)} in it")
+        numbers.append(float(value))
+    return numbers
+
+
 class QuadraticLoss(Settings):
     """The mean of Rudebusch and Svensson's period loss over a run; central banks' studies use it.
 
@@ -623,7 +633,7 @@ class QuadraticLoss(Settings):
         """
         try:
             # Lists, since a frame's index may begin anywhere.
-            prices, gaps, rates = [list(map(float, quarters[name])) for name in STATE]
+            prices, gaps, rates = [_column(quarters, name) for name in STATE]
         except (LookupError, OverflowError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"quarters={brief(quarters)} must be a run's frame, or a dict of numbers by "

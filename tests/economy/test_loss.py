@@ -29,8 +29,10 @@ def test_each_part_is_a_mean_square_over_the_quarters_played() -> None:
 def test_a_run_of_no_turn_and_columns_of_different_lengths_have_no_loss(gaps: Any) -> None:
     with pytest.raises(ConfigError, match=f"1, {len(gaps)} and 1 quarters have no loss"):
         QuadraticLoss().of(run([2], gaps, [4]))
-    with pytest.raises(ConfigError, match="a dict of numbers by inflation, output_gap"):
-        QuadraticLoss().of({"inflation": [2, 3], "output_gap": [0, None]})
+    for no_numbers in ([0, None], "23", [True, 1]):
+        with pytest.raises(ConfigError, match="a dict of numbers by inflation, output_gap"):
+            QuadraticLoss().of(run([2, 3], no_numbers, [4, 4]))
+    assert math.isnan(QuadraticLoss().of(run([2, math.nan], [0, 0], [4, 4]))["loss"])
 
 
 @pytest.mark.parametrize(

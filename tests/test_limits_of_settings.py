@@ -46,10 +46,15 @@ from llmsim_lab.context import (
 from llmsim_lab.context.scenario import CrisisScenario
 from llmsim_lab.economy import QuadraticLoss, RudebuschSvensson, TaylorRule, closed_loop
 from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.lessons import grade
+from llmsim_lab.llm import OllamaBackend, OpenAIBackend
 from llmsim_lab.llm.client import checked_client
+from llmsim_lab.room import forget_names
 from llmsim_lab.run import Memory
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.statechart import SocialSimulation
+from llmsim_lab.study import exact
+from llmsim_lab.tape import digest
 
 Values = dict[str, Any]
 STORY: Values = {"author": "Press", "text": "Tea.", "topics": ["tea"]}
@@ -222,6 +227,7 @@ ODD_VALUES = [
     Unprintable(),
     b"\xff",
     range(10**12),
+    "x" * 5_000,
 ]
 CLIENT = LLMClient(LLMConfig(model="script"), ScriptedBackend([]))
 ADAPTER = OllamaAdapter(CLIENT)
@@ -239,6 +245,12 @@ MAKERS: dict[str, Callable[[Any], object]] = {
     "a context window": lambda odd: LLMConfig(num_ctx=odd),
     "how long to think": lambda odd: LLMConfig(think=odd),
     "how long to keep": lambda odd: LLMConfig(keep_alive=odd),
+    "Ollama's address": lambda odd: OllamaBackend(host=odd),
+    "a server's address": lambda odd: OpenAIBackend(base_url=odd),
+    "a folder of hand-ins": lambda odd: grade(odd),
+    "a room's folder": lambda odd: forget_names(odd),
+    "a tape to publish": lambda odd: digest(odd),
+    "a law's tape": lambda odd: exact(Simulation(), turns=1, tape=odd),
     "a client": lambda odd: checked_client(odd, "llm_client"),
     "a script": lambda odd: ScriptedBackend(odd),
     "a person": lambda odd: Person(stand_in=odd),

@@ -157,7 +157,7 @@ class Grades(list[HandIn]):
 
     def write(self, folder: str | Path) -> Path:
         """Write ``grades.csv``, ``index.html``, whose path is returned, and ``pages``, one each."""
-        folder = Path(folder)
+        folder = as_path("folder", folder)
         (folder / "pages").mkdir(parents=True, exist_ok=True)
         frame = self.to_frame()
         write_file(folder / "grades.csv", csv_text(frame).encode())
@@ -238,7 +238,7 @@ def grade(
     Raises:
         ConfigError: there is no such folder or file, or it has no hand-ins.
     """
-    folder = Path(folder)
+    folder = as_path("folder", folder)
     paths = paths_in(folder)
     # Such as out/student, or one hand-in in place of the folder with all of them.
     is_hand_in = {".key", ".ipynb"} <= {path.suffix for path in paths}

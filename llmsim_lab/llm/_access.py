@@ -106,6 +106,11 @@ def read_address(
     Raises:
         ConfigError: it is not a server's address, or has a query in it.
     """
+    if given is not None and not isinstance(given, str):
+        # Without the value, which may have a password in it.
+        raise ConfigError(
+            f"{argument} is of the type {type(given).__name__} and must be a text: {example}"
+        )
     environment = os.environ.get(variable, "")
     source = argument if given else variable
     text = given or environment or default

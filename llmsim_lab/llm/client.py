@@ -25,7 +25,7 @@ from pydantic_core import to_json
 from llmsim_lab._util.checks import text_argument, whole_number
 from llmsim_lab._util.frozen import SetOnce, frozen
 from llmsim_lab._util.jsontext import SCALARS, dumps, plain
-from llmsim_lab._util.text import brief, log_as_asked
+from llmsim_lab._util.text import brief, clip, log_as_asked
 from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm._backend import as_backend
 from llmsim_lab.llm._config import LLMConfig
@@ -599,7 +599,7 @@ def checked_client(
     if isinstance(client, type) or needs[0] in lacking:
         right = "auto"
         if isinstance(client, str):  # a model's name, as ``connect`` takes it
-            right = client
+            right = clip(client, 80)
         raise ConfigError(
             f"{argument}={brief(client, 80)} is not a client; make one: "
             f"{argument}=connect({right!r}), or LLMClient(LLMConfig(model='script'), backend)"

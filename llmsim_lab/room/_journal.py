@@ -15,6 +15,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
 
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.jsontext import JSONObject
 from llmsim_lab._util.text import whole
 from llmsim_lab.errors import ConfigError
@@ -165,7 +166,7 @@ def forget_names(folder: str | Path) -> int:
     Raises:
         ConfigError: the folder has no room.
     """
-    folder = Path(folder)
+    folder = as_path("folder", folder)
     if not any(folder.glob("*room.jsonl")):
         raise ConfigError(
             f"{folder} has no room; name the folder of its tapes, in which room.jsonl is"

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 from pydantic import Field
 
 from llmsim_lab._util.checks import known_names, real_number, whole_number
-from llmsim_lab._util.files import is_there
+from llmsim_lab._util.files import as_path, is_there
 from llmsim_lab._util.jsontext import plain, text_of_model
 from llmsim_lab._util.text import brief, clip, counted
 from llmsim_lab._util.waiting import run_sync
@@ -615,6 +615,8 @@ class Exact:
         self.prune = real_number("prune", prune, least=0, most=1)
         self.most_questions = whole_number("most_questions", most_questions, least=1)
         self.outcome = outcome
+        if tape is not None and not isinstance(tape, Tape):
+            tape = as_path("tape", tape)
         self._tape = tape
         self._grown: _Histories | None = None
 
@@ -710,7 +712,7 @@ class Exact:
         if isinstance(tape, Tape):
             is_new = not tape.runs()
         elif tape is not None:
-            is_new = not is_there(Path(tape))
+            is_new = not is_there(tape)
         if tape is None or is_new:
             return Law(
                 name=f"exact law of {run.name}",

@@ -54,9 +54,17 @@ class Finding:
 
 
 def digest(path: str | Path) -> str:
-    """Return a file's SHA-256, hexadecimal: publish it beside the tape."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Return a file's SHA-256, hexadecimal: publish it beside the tape.
+
+    Raises:
+        ConfigError: it is not a path.
+        TapeError: the file cannot be read.
+    """
+    try:
+        with as_path("path", path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise TapeError(f"cannot read {path}: {error}") from error
 
 
 def verify(tape: Tape | str | Path) -> list[Finding]:

@@ -6,7 +6,7 @@ import sys
 from typing import Any, NamedTuple
 
 from llmsim_lab._util.checks import text_argument
-from llmsim_lab._util.text import brief, listed
+from llmsim_lab._util.text import brief, clip, listed
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._access import Key, without_locals, without_password
@@ -86,7 +86,7 @@ def connect(
     name = name.strip()
     if kind not in _ADDRESSES or (kind == "auto" and name):
         # A text that was meant as a model may contain a password: "http://me:secret@box".
-        shown = without_password(model)
+        shown = clip(without_password(model), 120)
         raise ConfigError(
             f"model {shown!r} is not understood; say {_SPECS}. For a model of Ollama's: "
             f"'ollama:{shown}'"

@@ -620,7 +620,7 @@ def _words_for_players(cls: type[BaseWorld], players: Mapping[str, object]) -> d
         elif isinstance(player, str):
             if player not in get_args(PlayerWord):
                 # Shown as the user wrote it: a single value is for all players.
-                argument = f"{player!r}" if name == "*" else f"{{{name!r}: {player!r}}}"
+                argument = brief(player) if name == "*" else f"{{{brief(name)}: {brief(player)}}}"
                 raise ConfigError(
                     f"{cls.__name__}: players={argument} is not a "
                     f"player{closest(player, get_args(PlayerWord))}; a word is one of "

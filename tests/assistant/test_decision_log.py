@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from assistant_kit import context, engine
+from assistant_kit import ScriptedAdapter, context, engine
 
-from llmsim_lab.assistant import DecisionLog
-from llmsim_lab.errors import DataError
+from llmsim_lab.assistant import DecisionLog, LLMAgentEngine
+from llmsim_lab.errors import ConfigError, DataError
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -45,3 +46,9 @@ async def test_rows_are_for_people_to_read_and_what_cannot_be_written_is_a_data_
     assert "Mäh" in log.path.read_text(encoding="utf-8")
     with pytest.raises(DataError, match="cannot write to the decision log"):
         await DecisionLog(tmp_path).write_decision_log(message="Hi")
+
+
+def test_a_log_that_writes_no_tools_is_told_both_methods() -> None:
+    half: Any = SimpleNamespace(write_decision_log=print)
+    with pytest.raises(ConfigError, match="write_decision_log and write_tool_invocation_log"):
+        LLMAgentEngine(ScriptedAdapter(), None, "Be kind.", decision_log=half)

@@ -105,9 +105,9 @@ YAML: dict[str, str | bytes] = {
     "10,000 users": "kind: social\npopulation: 10000\n",
     "10,000 users by chance": "kind: social\npopulation: 10000\nplayers: random\n",
     "4,000 topics": "kind: social\npopulation: ["
-    + ", ".join(f"{{name: U{at}, interests: [t{at}]}}" for at in range(4_000))
+    + ", ".join(f"{{name: U{at}, interests: [t{at}, s{at}]}}" for at in range(2_000))
     + "]\nseed_posts: ["
-    + ", ".join(f"{{author: x, text: y, topics: [t{at}]}}" for at in range(2_000))
+    + ", ".join(f"{{author: x, text: y, topics: [t{at}, s{at}]}}" for at in range(1_000))
     + "]\n",
     "a population below": "kind: social\npopulation: {size: 1000000000}\n",
     "seed posts": "kind: social\npopulation: 12\nseed_posts: 1000000000\n",

@@ -67,7 +67,7 @@ def opened(run: Any) -> tuple[Lab, Browser]:
     return lab, Browser(lab)
 
 
-async def eventually(known: Callable[[], object], *, wait_s: float = 5.0) -> None:
+async def eventually(known: Callable[[], object], *, wait_s: float = 20.0) -> None:
     """Wait until something is so."""
     for _ in range(int(wait_s / 0.01)):
         if known():

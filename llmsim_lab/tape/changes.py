@@ -6,6 +6,7 @@ is one printable line a change, cut to a length.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -366,7 +367,11 @@ def _leaves(values: Mapping[str, object]) -> dict[str, object]:
 def _plain(value: object) -> str:
     if isinstance(value, str):
         return value
-    return _short(dumps(value))
+    try:
+        return _short(dumps(value))
+    except ValueError:
+        # NaN or infinity, which no run writes; Python's JSON has words for them.
+        return _short(json.dumps(value))
 
 
 def _short(value: str, most: int = _MAX_TEXT) -> str:

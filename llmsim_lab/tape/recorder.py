@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from typing_extensions import TypedDict, Unpack
 
-from llmsim_lab._util.jsontext import dumps, loads, plain
+from llmsim_lab._util.jsontext import checked, dumps, loads, plain
 from llmsim_lab._util.text import clip, counted, now
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.tape._miss import explain_miss
@@ -346,7 +346,8 @@ class _AtTurn:
         """Read a turn that a run played itself; returns its calls."""
         calls = self.tape.calls(run, turn=turn)
         self._turn = turn
-        self._known = Known(calls, self.tape.outside(run, turn))
+        with checked(f"turn {turn} of run {run} on the tape {self.tape.path} is damaged"):
+            self._known = Known(calls, self.tape.outside(run, turn))
         return calls
 
     def _at_turn(self, request: ChatRequest) -> ChatRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from faults_kit import CPU_S, Attack, Case, Plan
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisWarning
 from tape_text import sealed
 from tapes_kit import (
     GARBAGE,
@@ -183,6 +185,8 @@ def spoiled(draw: Any) -> bytes:
 
 def play(number: int, folder: Path) -> None:
     """Do some of all verbs with each of so many tapes."""
+    # That a tape which failed is long to print: what failed is told all the same.
+    warnings.filterwarnings("ignore", category=HypothesisWarning)
 
     @settings(
         max_examples=EXAMPLES,

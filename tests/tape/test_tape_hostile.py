@@ -127,6 +127,10 @@ KINDS: dict[str, tuple[Edit, str]] = {
         put("set", b'"manifest":{', b'"manifest":{"given_players":true,', 2),
         "given_players: ",
     ),
+    "NaN in an intervention": (
+        put("turn", b'"interventions":[', b'"interventions":[{"turn":1,"set":{"value":NaN}}', 1),
+        "NaN",
+    ),
     "a text for a state": (put("turn", b'"state":{', b'"state":"x","y":{', 1), "record.state"),
 }
 HARMLESS: dict[str, Edit] = {

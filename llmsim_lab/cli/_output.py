@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 def _console(*, stderr: bool) -> Console:
-    made = Console(stderr=stderr)
+    terminal = Console(stderr=stderr)
     # COLUMNS=0, of a terminal that does not know its width, would show nothing, errors included.
-    if made.width < 1:
-        made.width = 80
-    return made
+    if terminal.width < 1:
+        terminal.width = 80
+    return terminal
 
 
 console = _console(stderr=False)

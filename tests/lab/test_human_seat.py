@@ -57,13 +57,26 @@ class Visitor:
 
     async def answer(self, name: str | None = None, **values: str) -> None:
         """Fill the form in, click, and wait until that is done."""
-        self.browser.send("answer", id=self.ask(name)["id"], values=values)
+        answered = self.ask(name)["id"]
+        self.browser.send("answer", id=answered, values=values)
+        await self.begun()
+        # Until the turn has the answer, its question still waits.
+        await eventually(lambda: self.has_taken(answered), wait_s=WAIT_S)
         await self.rest()
+
+    def has_taken(self, answered: str) -> bool:
+        """Return True if an answer is in its turn, or is not: it has faults, or the turn failed."""
+        asks = [ask for ask in self.now["asks"] if ask["id"] == answered]
+        return not asks or any(ask["faults"] for ask in asks) or not self.seat._under_way
+
+    async def begun(self) -> None:
+        """Let the loop begin what was sent."""
+        for _ in range(3):
+            await asyncio.sleep(0.01)
 
     async def rest(self) -> None:
         """Wait until a turn under way has ended, or asks."""
-        for _ in range(3):
-            await asyncio.sleep(0.01)
+        await self.begun()
         await eventually(lambda: self.seat.waiting_for or not self.seat._under_way, wait_s=WAIT_S)
         await asyncio.sleep(0.02)
 

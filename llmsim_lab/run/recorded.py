@@ -231,6 +231,8 @@ class Run(PlayedWorld[StateT]):
             client,
             prompts,
         )
+        # Also those that were made by then: a fork of the fork may play their turns again.
+        new.planned = self.planned
         for change in changes:
             new.intervene(**change)
         # Checked last: the other arguments would be wrong with a model, too.

@@ -11,9 +11,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from builders import until
 
 from llmsim_lab.assistant import MCPToolExecutor
-from tests.assistant_tools.mcp_kit import RAW, runs, servers, slow_calls, until
+from tests.assistant_tools.mcp_kit import RAW, runs, servers, slow_calls
 
 pytestmark = pytest.mark.process
 

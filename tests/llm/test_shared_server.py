@@ -9,7 +9,8 @@ import time
 from typing import Any
 
 import pytest
-from client_kit import Answer, Served, failure_of, say, until
+from builders import until
+from client_kit import Answer, Served, failure_of, say
 from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError
@@ -80,7 +81,7 @@ async def test_eight_requests_at_once_are_all_answered_by_a_server_whose_queue_t
             full = "server busy, please try again.  maximum pending requests exceeded"
             raise BackendError(full, reason="server_error", status_code=503, retry=True)
         in_flight += 1
-        await asyncio.sleep(0.1)
+        await until(lambda: refused >= 5)
         in_flight -= 1
         return "Yes."
 
@@ -115,6 +116,6 @@ async def test_who_waits_for_a_server_can_stop_waiting(gone: str) -> None:
     await asyncio.sleep(0.1)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asking, 1)
+        await asyncio.wait_for(asking, 30)
     with scoped(deadline=time.monotonic() + 0.1):
         assert "the caller waits no longer" in str(await failure_of(client_of(gone)))

@@ -90,6 +90,8 @@ def item_count(values: Sized) -> float:
         return len(values)
     except OverflowError:
         return math.inf
+    except TypeError:  # an array of numpy's without a dimension
+        return 1
 
 
 def real_number(

@@ -88,7 +88,7 @@ class Settings(Checked):
         if not isinstance(values, Mapping):
             # Not a mapping: pydantic says what is wrong with it.
             return values
-        plain = {name: plain_number(_bounded(name, value)) for name, value in values.items()}
+        plain = {name: _bounded(name, plain_number(value)) for name, value in values.items()}
         faults: list[InitErrorDetails] = []
         for name, value in plain.items():
             # pydantic takes True for 1, so that "seeds: true" in a file would be one seed.

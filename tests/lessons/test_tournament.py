@@ -110,7 +110,7 @@ def test_a_hand_in_that_cannot_even_begin_is_out(dilemma: Any, tmp_path: Path) -
 def test_no_more_is_played_than_can_be(dilemma: Any, tmp_path: Path, limits: Any) -> None:
     with pytest.raises(ConfigError, match="must be a whole number, 1 to 100,000"):
         tournament(write_players(tmp_path, NICE), dilemma, **limits)
-    with pytest.raises(ConfigError, match="cpu_s=.* must be a finite number up to"):
+    with pytest.raises(ConfigError, match=r"cpu_s=.* must be a finite number up to"):
         ProcessLimits(cpu_s=1e30)
 
 

@@ -36,6 +36,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from llmsim_lab._util.checks import item_count, plain_number
+from llmsim_lab._util.files import bounded_bytes
 from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.jsontext import MOST_LEVELS, dumps
 from llmsim_lab._util.text import brief, clip, each_fault, fault_text, faults
@@ -226,16 +227,12 @@ class YamlFile:
             ConfigError: it cannot be read, or is not YAML of keys and values, each once.
         """
         try:
-            with path.open("rb") as file:
-                raw = file.read(_MOST_BYTES + 1)
-            text = raw.decode()
+            text = bounded_bytes(path, _MOST_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the configuration {path}: {error}") from error
-        if len(raw) > _MOST_BYTES:
             raise ConfigError(
-                f"{path} is longer than {_MOST_BYTES // 2**20} MiB, which no configuration is; "
-                "name a YAML file of keys and values"
-            )
+                f"cannot read the configuration {path}: {error}; name a YAML file of keys and "
+                "values"
+            ) from error
         try:
             values, tree = _read(text)
         except ValueError as error:

@@ -455,6 +455,7 @@ class Run(PlayedWorld[StateT]):
             given: as for ``replay``.
 
         Raises:
+            ConfigError: a player is another one than was recorded.
             TapeError: another process is writing to the run, or the tape is read-only.
         """
         tape = existing_tape(tape)
@@ -466,6 +467,7 @@ class Run(PlayedWorld[StateT]):
             llm_client,
             given,
         )
+        _check_same_players(tape, info, resumed)
         changes = _code_changes(info, resumed)
         if changes:
             _warn(
@@ -1224,6 +1226,31 @@ def _check_arguments(
         raise ConfigError(
             f"run {info.id} was given players of its own, which no tape can hold (functions, "
             f"clients); pass the same again: players={{{again}}}"
+        )
+
+
+def _check_same_players(
+    tape: Tape,
+    info: RunInfo,
+    resumed: Run,
+) -> None:
+    """Raise ConfigError if a resumed run has other players: no replay could repeat its turns."""
+    manifest = info.manifest
+    recorded = config_of(info, type(resumed)).players
+    given_then = manifest.get("given_players", [])
+    if manifest["given"] and not given_then:  # an older tape, which does not name them
+        return
+    now = resumed.config.players
+    given_now = resumed._given_players
+    for seat in {**recorded, **now, **dict.fromkeys([*given_then, *given_now])}:
+        is_given_then = seat in given_then
+        if recorded.get(seat) == now.get(seat) and is_given_then == (seat in given_now):
+            continue
+        then = "an object of its own" if is_given_then else repr(recorded.get(seat, "none"))
+        raise ConfigError(
+            f"run {info.id} on {tape.path} keeps its players, and players= has another one for "
+            f"{seat!r}, where {then} was recorded; leave it out, or fork the run: "
+            f"fork({str(tape.path)!r}, {info.id}, players={{{seat!r}: ...}})"
         )
 
 

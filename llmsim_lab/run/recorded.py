@@ -507,6 +507,7 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape) if to is None else _opened_to_read(tape)
         info = tape.run(run)
+        others = tape.runs()
         if to is not None:
             tape = tape.copy([info.id], to)
         recorded = _run_to_play_on(
@@ -523,7 +524,7 @@ class Run(PlayedWorld[StateT]):
             # A new replicate has new seeds. With the same seeds a server could give the same
             # answers again, which are no second sample.
             used = [new.config.replicate]
-            for other in tape.runs():
+            for other in others:  # also those that were not copied
                 number = as_mapping(other.manifest.get("config")).get("replicate")
                 if isinstance(number, int):  # a damaged run may have anything there
                     used.append(number)

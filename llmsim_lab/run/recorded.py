@@ -1247,11 +1247,17 @@ def _check_same_players(
         is_given_then = seat in given_then
         if recorded.get(seat) == now.get(seat) and is_given_then == (seat in given_now):
             continue
-        then = "an object of its own" if is_given_then else repr(recorded.get(seat, "none"))
+        then = "none was recorded"
+        way_out = "leave it out"
+        if is_given_then:
+            then = "a function or client was recorded"
+            way_out = "give the same again"
+        elif seat in recorded:
+            then = f"{recorded[seat]!r} was recorded"
         raise ConfigError(
             f"run {info.id} on {tape.path} keeps its players, and players= has another one for "
-            f"{seat!r}, where {then} was recorded; leave it out, or fork the run: "
-            f"fork({str(tape.path)!r}, {info.id}, players={{{seat!r}: ...}})"
+            f"{seat!r}, where {then}; {way_out}, or fork the run: fork({str(tape.path)!r}, "
+            f"{info.id}, players={{{seat!r}: ...}})"
         )
 
 

@@ -458,6 +458,7 @@ class Run(PlayedWorld[StateT]):
             given: as for ``replay``.
 
         Raises:
+            ConfigError: a player is another one than was recorded.
             TapeError: another process is writing to the run, or the tape is read-only.
         """
         tape = existing_tape(tape)
@@ -469,6 +470,7 @@ class Run(PlayedWorld[StateT]):
             llm_client,
             given,
         )
+        _check_same_players(tape, info, resumed)
         changes = _code_changes(info, resumed)
         if changes:
             _warn(
@@ -508,6 +510,7 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape) if to is None else _opened_to_read(tape)
         info = tape.run(run)
+        others = tape.runs()
         if to is not None:
             tape = tape.copy([info.id], to)
         recorded = _run_to_play_on(
@@ -524,7 +527,7 @@ class Run(PlayedWorld[StateT]):
             # A new replicate has new seeds. With the same seeds a server could give the same
             # answers again, which are no second sample.
             used = [new.config.replicate]
-            for other in tape.runs():
+            for other in others:  # also those that were not copied
                 number = as_mapping(other.manifest.get("config")).get("replicate")
                 if isinstance(number, int):  # a damaged run may have anything there
                     used.append(number)
@@ -1242,6 +1245,37 @@ def _check_arguments(
         raise ConfigError(
             f"run {info.id} was given players of its own, which no tape can hold (functions, "
             f"clients); pass the same again: players={{{again}}}"
+        )
+
+
+def _check_same_players(
+    tape: Tape,
+    info: RunInfo,
+    resumed: Run,
+) -> None:
+    """Raise ConfigError if a resumed run has other players: no replay could repeat its turns."""
+    manifest = info.manifest
+    recorded = config_of(info, type(resumed)).players
+    given_then = manifest.get("given_players", [])
+    if manifest["given"] and not given_then:  # an older tape, which does not name them
+        return
+    now = resumed.config.players
+    given_now = resumed._given_players
+    for seat in {**recorded, **now, **dict.fromkeys([*given_then, *given_now])}:
+        is_given_then = seat in given_then
+        if recorded.get(seat) == now.get(seat) and is_given_then == (seat in given_now):
+            continue
+        then = "none was recorded"
+        way_out = "leave it out"
+        if is_given_then:
+            then = "a function or client was recorded"
+            way_out = "give the same again"
+        elif seat in recorded:
+            then = f"{recorded[seat]!r} was recorded"
+        raise ConfigError(
+            f"run {info.id} on {tape.path} keeps its players, and players= has another one for "
+            f"{seat!r}, where {then}; {way_out}, or fork the run: fork({str(tape.path)!r}, "
+            f"{info.id}, players={{{seat!r}: ...}})"
         )
 
 

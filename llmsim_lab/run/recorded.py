@@ -27,14 +27,14 @@ from typing import Any, Generic, NamedTuple, NoReturn, Self, SupportsIndex
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.jsontext import as_mapping, plain
+from llmsim_lab._util.jsontext import as_mapping, checked, dumps, loads, plain
 from llmsim_lab._util.text import brief, counted, error_text, log_event
 from llmsim_lab._util.waiting import in_thread, run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._kept import config_as_json
+from llmsim_lab.run._kept import config_as_json, decoded, encoded
 from llmsim_lab.run.config import StateChange, WorldConfig, by_name
 from llmsim_lab.run.page import write_page
 from llmsim_lab.run.plain_prompts import with_edits
@@ -48,14 +48,12 @@ from llmsim_lab.run.records import (
     clients_of,
     config_of,
     entries_of,
-    given_state_of,
     interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
     recorded_settings,
     settings_entries,
-    state_entry,
     tape_turn,
 )
 from llmsim_lab.run.registry import class_of_manifest, code_digests, is_shipped
@@ -231,8 +229,6 @@ class Run(PlayedWorld[StateT]):
             client,
             prompts,
         )
-        # Also those that were made by then: a fork of the fork may play their turns again.
-        new.planned = self.planned
         for change in changes:
             new.intervene(**change)
         # Checked last: the other arguments would be wrong with a model, too.
@@ -302,6 +298,8 @@ class Run(PlayedWorld[StateT]):
             changes,
             arguments,
         )
+        new._given_start = self._given_start
+        new._set_first = _not_configured(new, [*self.turns[0].interventions, *changes])
         if tape is None:
             return new
         return record(new, tape)
@@ -670,13 +668,11 @@ def new_manifest(
         "given": [],
     }
     if run.given:
-        manifest["given"].append("players")
+        manifest["given"] = ["players"]
         manifest["given_players"] = run._given_players
     if run._given_start is not None:
-        manifest["given"].append("state")
-        # If nothing was set in it before the first turn, turn 0 has it.
-        if run.turns[0].interventions:
-            manifest["given_state"] = state_entry(run._given_start, type(run))
+        # Turn 0 has also what is set in it before the first turn.
+        manifest["given_state"] = loads(encoded(run._given_start, type(run).state_type))
     manifest |= settings_entries(run)
     # Filled in when the first turn begins: only then is the server asked which model it has.
     manifest["model"] = None
@@ -747,13 +743,12 @@ def unrecorded_fork(
         "llm_client": client,
         "prompts": with_edits(run.prompts, prompts),
     }
-    # The interventions up to that turn are in the turns themselves.
-    planned = [change for change in run.planned if change.turn > at]
     new = _continued_from(
         type(run),
         run.config,
         run.turns[: at + 1],
-        planned,
+        # Also those that were made by then: a fork of the fork may play their turns again.
+        run.planned,
         arguments,
     )
     new._given_start = run._given_start
@@ -1186,15 +1181,23 @@ def _restored(
     )
     # The first record is written again with each change until the first turn begins.
     first = recorded.records[0]
-    before_turn_1 = interventions_of(first, "interventions") + interventions_of(first, "planned")
-    run._set_first = [change for change in before_turn_1 if change not in run.config.interventions]
-    if "state" in info.manifest["given"]:
-        run._given_start = given_state_of(
-            info,
-            recorded.cls,
-            past[0].state,
-        )
+    run._set_first = _not_configured(
+        run,
+        interventions_of(first, "interventions") + interventions_of(first, "planned"),
+    )
+    if "given_state" in info.manifest:
+        with checked(f"the given_state of run {info.id} on the tape is damaged"):
+            given_state = dumps(info.manifest["given_state"]).encode()
+            run._given_start = decoded(given_state, recorded.cls.state_type)
     return run
+
+
+def _not_configured(
+    run: Run,
+    changes: Iterable[StateChange],
+) -> list[StateChange]:
+    """Return the interventions that are not in a run's configuration."""
+    return [change for change in changes if change not in run.config.interventions]
 
 
 def _class_of(
@@ -1238,7 +1241,7 @@ def _check_arguments(
             f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(allowed)}; for "
             f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
         )
-    if "players" in info.manifest["given"] and "players" not in arguments:
+    if info.manifest["given"] and "players" not in arguments:
         # On older tapes the manifest does not name them.
         seats = info.manifest.get("given_players", ())
         again = ", ".join(f"{seat!r}: ..." for seat in seats) or "..."

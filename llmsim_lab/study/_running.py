@@ -81,7 +81,10 @@ def keys_of(setup: StudySetup, only: object) -> list[Key]:
         ConfigError: they are no pairs, or the study does not have such an arm or unit.
     """
     only = plain_numbers(only)
-    right = f"a list of runs: only=[({setup.reference!r}, {setup.units[0]!r})]"
+    right = (
+        f"a list of runs, each an arm and a {setup.unit_name}: only=[({setup.reference!r}, "
+        f"{setup.units[0]!r})]"
+    )
     pairs = items_of("only", only, object, right)
     keys: list[Key] = []
     for pair in pairs:

@@ -278,8 +278,7 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
             most=MOST_RUNS,
         )
         return list(range(number))
-    is_list = isinstance(seeds, Sequence) and not isinstance(seeds, str | bytes)
-    if not is_list or item_count(seeds) == 0:
+    if not isinstance(seeds, Sequence) or item_count(seeds) == 0:
         raise ConfigError(f"seeds={brief(seeds)} must be a number of seeds, or a list of them")
     if item_count(seeds) > MOST_RUNS:
         raise ConfigError(f"seeds={brief(seeds)} are more than {MOST_RUNS:,}, the most of a study")
@@ -859,8 +858,8 @@ def _check_edit(edit: Any) -> None:
         for item in named:
             if not (callable(item) or isinstance(item, str | Prompt | None)):
                 raise ConfigError(
-                    f"prompt={brief(edit)} has {brief(item)} in it; an edit is a text, a Prompt, a "
-                    "function of the old text, or these by a prompt's name"
+                    f"prompt={brief(item)} is not an edit; give a text, a Prompt, a function of "
+                    "the old text, or these by a prompt's name"
                 )
 
 

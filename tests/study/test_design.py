@@ -225,6 +225,7 @@ class Unshown:
         ({"prompt": [range(10**12)]}, {}, "has more than 1,000 wordings"),
         ({"prompt": [3]}, {}, "prompt=3 is not an edit; give a text"),
         ({"interventions": {"a": repeat({})}}, {}, "has more than 100,000 items"),
+        ({"interventions": {"a": {"level": {"x": repeat(1)}}}}, {}, "set has repeat(1) in it"),
         ({"factor": [Unshown()]}, {}, "arm '<Unshown"),
         ({10**5000: [1]}, {}, "a factor in vary=<a number of 5,001 digits> must be a text"),
         ({}, {"outcome": np.arange(2)}, "outcome 0 is not a column"),

@@ -36,7 +36,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from llmsim_lab._util.checks import item_count, plain_number
-from llmsim_lab._util.files import as_path
+from llmsim_lab._util.files import as_path, bounded_bytes
 from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.jsontext import MOST_LEVELS, SCALARS, dumps
 from llmsim_lab._util.text import brief, clip, each_fault, fault_text, faults
@@ -246,16 +246,12 @@ class YamlFile:
         """
         path = as_path("the configuration", path)
         try:
-            with path.open("rb") as file:
-                raw = file.read(_MOST_BYTES + 1)
-            text = raw.decode()
+            text = bounded_bytes(path, _MOST_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the configuration {path}: {error}") from error
-        if len(raw) > _MOST_BYTES:
             raise ConfigError(
-                f"{path} is longer than {_MOST_BYTES // 2**20} MiB, which no configuration is; "
-                "name a YAML file of keys and values"
-            )
+                f"cannot read the configuration {path}: {error}; name a YAML file of keys and "
+                "values"
+            ) from error
         try:
             values, tree = _read(text)
         except ValueError as error:

@@ -41,15 +41,13 @@ from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult, T
 from llmsim_lab.errors import ConfigError
 
 try:
-    from mcp import Client, MCPError, StdioServerParameters, stdio_client
+    from mcp import Client, MCPError, StdioServerParameters
     from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, TextContent, Tool
 
     from llmsim_lab.assistant._mcp_transports import (
-        LastWords,
         Received,
-        bounded,
         has_many_values,
         http,
         program,
@@ -282,17 +280,11 @@ class _Connection:
     def __init__(self, target: _Target, start_timeout_s: float) -> None:
         self._started: Future[dict[str, Tool]] = Future()
         self._received = Received()
-        self._stderr = LastWords()
         server: Any = target
-        if isinstance(target, StdioServerParameters) and os.name != "posix":
-            # Windows has no process groups; there the library's own connection ends all with it.
-            stderr: Any = self._stderr.file()
-            server = bounded(stdio_client(target, errlog=stderr), self._received)
-        elif isinstance(target, StdioServerParameters):
-            started = program(_with_its_group(target), self._received, self._stderr)
-            server = bounded(started, self._received)
+        if isinstance(target, StdioServerParameters):
+            server = program(_with_its_group(target), self._received)
         elif isinstance(target, str):
-            server = bounded(http(target, self._received), self._received)
+            server = http(target, self._received)
         work = partial(anyio.run, self._hold, server, start_timeout_s)
         self._thread = threading.Thread(
             target=work,
@@ -374,7 +366,7 @@ class _Connection:
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to standard error, as the end of a message."""
-        text = clip(str(self._stderr), _MAX_STDERR_CHARS)
+        text = clip(self._received.last_words.decode(errors="replace"), _MAX_STDERR_CHARS)
         if not text:
             return ""
         return f"; its standard error: {text}"
@@ -423,6 +415,8 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
     Raises:
         ConfigError: there is no such program.
     """
+    if os.name != "posix":
+        return command  # there the library ends what its server started
     path = (command.env or {}).get("PATH")
     if command.cwd is None and shutil.which(command.command, path=path) is None:
         raise ConfigError(

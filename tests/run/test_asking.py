@@ -471,7 +471,7 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
         asking(lambda ask: ask.note(component="judge", luck=3))(players="rule").run(1)
 
     async def leaving(run: Run[Village], state: Village, ask: Ask) -> None:
-        asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(0.05)))  # noqa: RUF006
+        asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(1)))  # noqa: RUF006
         await asyncio.sleep(0)
 
     with pytest.raises(ConfigError, match="what it asked clock is still under way"):

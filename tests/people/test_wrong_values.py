@@ -132,7 +132,7 @@ def asked(**changes: Any) -> PublishedFigure:
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["\ud800", "b", "c"], "has half a character"),
+        (["\ud800", "b", "c"], "with half a character"),
         ([b"x", b"y", b"z"], "the column 'a' has b'x'; a cell is a text, a number"),
         ([{1}, {2}, {3}], r"has \{1\}"),
         ([[1], [2], [3]], r"has \[1\]"),
@@ -214,6 +214,7 @@ def test_a_draw_is_checked_when_it_is_made(options: Any, message: str) -> None:
         ({"region": {"n": -0.5, "s": 1.5}}, "the share of region='n'=-0.5 must be .* 0 to 1"),
         ({"region": {"n": ".5", "s": 0.5}}, "the share of region='n'='.5' must be"),
         ({"region": {("n",): 0.5, "s": 0.5}}, r"the column 'region' has \('n',\)"),
+        ({"region": {"\ud800": 0.5, "s": 0.5}}, "with half a character"),
         ({"region": {b"n": 0.5, "s": 0.5}}, "the column 'region' has b'n'"),
     ],
 )

@@ -155,6 +155,18 @@ def text_argument(name: str, value: object) -> str:
     return value
 
 
+def yes_or_no(name: str, value: object) -> bool:
+    """Return an argument that must be True or False, numpy's too.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    answer = plain_number(value)
+    if not isinstance(answer, bool):
+        raise ConfigError(f"{name}={brief(answer)} must be True or False")
+    return answer
+
+
 def instance_of(
     name: str,
     value: Value,

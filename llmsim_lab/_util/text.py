@@ -168,6 +168,14 @@ def brief(value: object, length: int = 60) -> str:
         return f"<{type(value).__name__}>"
 
 
+def plain_text(value: object) -> str:
+    """Return ``str`` of a value, in its place what ``brief`` says where its own code raises."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a value's own code, or a number of over 4,300 digits
+        return brief(value)
+
+
 def counted(number: int, noun: str) -> str:
     """Return how many of a thing there are: ``1 seed``, ``8 seeds``."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -617,6 +617,11 @@ def _plain(value: object, column: str) -> Value:
     if _is_missing(value):
         return None
     plain = plain_number(value)
+    if isinstance(plain, str) and plain != whole_text(plain):
+        raise ConfigError(
+            f"the column {brief(column)} has {brief(plain)}, with half a character (a surrogate), "
+            "which no file can hold; read the table with its own encoding"
+        )
     if isinstance(plain, str | bool):
         return plain
     if isinstance(plain, int):

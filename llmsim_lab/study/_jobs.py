@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from llmsim_lab._util.checks import as_whole_number, items_of, plain_numbers, whole_number
 from llmsim_lab._util.jsontext import dumps, plain
+from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
@@ -179,7 +180,7 @@ def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
     run = plain_numbers(run)
     if run is None or as_whole_number(run) is not None:
         return [tape.run(run)]
-    if run == "all":
+    if isinstance(run, str) and run == "all":
         # A fork shares its first turns with its parent.
         infos = [info for info in tape.runs() if info.parent is None]
     else:
@@ -225,7 +226,7 @@ def situations_of(
         if turns is not None:
             # In the run's order and each once, whatever the order of ``turns``.
             wanted = [turn for turn in digests if turn in turns]
-            missing = [f"turn {turn}" for turn in turns if turn not in digests]
+            missing = [f"turn {brief(turn)}" for turn in turns if turn not in digests]
         if missing or not wanted:
             first = missing[0] if missing else "no turn"
             raise ConfigError(

@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import replace
 
-from llmsim_lab._util.checks import items_of, plain_numbers
+from llmsim_lab._util.checks import item_count, items_of, plain_numbers
 from llmsim_lab._util.text import brief, error_text, listed
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError, PromptError
@@ -81,11 +81,14 @@ def keys_of(setup: StudySetup, only: object) -> list[Key]:
         ConfigError: they are no pairs, or the study does not have such an arm or unit.
     """
     only = plain_numbers(only)
-    right = f"a list of runs: only=[({setup.reference!r}, {setup.units[0]!r})]"
+    right = (
+        f"a list of runs, each an arm and a {setup.unit_name}: only=[({setup.reference!r}, "
+        f"{setup.units[0]!r})]"
+    )
     pairs = items_of("only", only, object, right)
     keys: list[Key] = []
     for pair in pairs:
-        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and item_count(pair) == 2
         if not is_pair or not isinstance(pair[0], str):
             raise ConfigError(
                 f"only={brief(only, 120)} must be a list of runs, each an arm and a "

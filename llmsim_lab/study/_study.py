@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from llmsim_lab._util.checks import instance_of, known_names, text_argument, whole_number
 from llmsim_lab._util.copies import Sole
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.text import brief, contrast_name, counted, listed, printable
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
@@ -43,7 +44,7 @@ from llmsim_lab.study._running import (
     play_study,
 )
 from llmsim_lab.study._setup import Model, set_up
-from llmsim_lab.study.design import MOST_SAMPLES, Play, World, seeds_of
+from llmsim_lab.study.design import MOST_SAMPLES, Play, World, check_world, seeds_of
 from llmsim_lab.study.people import GroupOfPeople
 from llmsim_lab.study.playing import Key, StudyRun, Unit, as_unit, sole_study
 from llmsim_lab.study.registration import RegisteredPart, Registration
@@ -264,9 +265,13 @@ class Study(Sole):
             raise ConfigError(
                 f"the run is on no tape; make it with one: {world_name}(..., tape='my.tape')"
             )
+        text_argument("name", name)
         infos = independent_runs(source, run)
         first = infos[0]
-        kind = world or class_of_manifest(first.id, first.manifest)
+        kind = world
+        if kind is None:
+            kind = class_of_manifest(first.id, first.manifest)
+        check_world(kind)
         samples = whole_number(
             "samples",
             samples,
@@ -318,13 +323,14 @@ class Study(Sole):
             source: the tape whose situations are asked again.
             samples: how often each situation is asked in each arm.
         """
+        self._is_temporary = tape is None or (isinstance(tape, str) and tape == "")
         self._listeners = Listeners()
         self._task: asyncio.Task[Any] | None = None
         setup = set_up(
             world,
             units,
             outcome=outcome,
-            folder=tape,
+            folder=None if self._is_temporary else tape,
             llm_client=llm_client,
             name=name,
             on_change=self._listeners,
@@ -332,7 +338,6 @@ class Study(Sole):
             samples=samples,
         )
         self.tape = setup.files.folder
-        self._is_temporary = not tape
         if self._is_temporary:
             # The callback gets the folder alone: one that knew the study would keep it alive.
             weakref.finalize(
@@ -413,7 +418,7 @@ class Study(Sole):
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
-            whole_number("parallel", parallel, least=1)
+            parallel = whole_number("parallel", parallel, least=1)
         setup = self._setup
         if executor is not None:
             check_executor(setup, executor, budget)
@@ -517,6 +522,7 @@ class Study(Sole):
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return the rows of a run's file, without its calls."""
+        instance_of("entry", entry, StudyRun, "one of the runs of study.progress()")
         return self._setup.files.contents(entry)
 
     def simulation(
@@ -540,7 +546,7 @@ class Study(Sole):
         """
         unit = as_unit(unit)
         text_argument("wording", wording)
-        replicate = whole_number("replicate", replicate)
+        replicate = whole_number("replicate", replicate, most=MOST_SAMPLES)
         # For its error, which says which arms and units there are.
         self.tape_of(arm, unit)
         setup = self._setup
@@ -586,6 +592,7 @@ class Study(Sole):
 
     def in_unit(self, outcome: str) -> str:
         """Return the unit of a difference in an outcome, if the world names one."""
+        text_argument("outcome", outcome)
         return self._setup.in_unit(outcome)
 
     def effects(
@@ -760,7 +767,7 @@ class Study(Sole):
             paired=paired,
             typical=typical,
         )
-        self.registration = register_study(self._results, Path(path), options)
+        self.registration = register_study(self._results, as_path("path", path), options)
         return self.registration
 
     def registered_parts(self) -> list[RegisteredPart]:
@@ -855,10 +862,12 @@ class Study(Sole):
         Raises:
             ConfigError: there is no such column, or it has no values yet.
         """
+        text_argument("outcome", outcome)
         from llmsim_lab.study._charts import arms_figure, difference_figure
         from llmsim_lab.study.view import shown_as_pairs, shown_effects
 
         if arm is not None:
+            known_names("arm", [arm], self.arms)
             contrast = contrast_name(arm, self.reference)
             band = self.by_turn(outcome, arm)
             unit = str(band["unit"].iloc[0])
@@ -996,7 +1005,7 @@ def Comparison(  # noqa: N802 - called like a class, since it returns what it na
             "for each prompt"
         )
     prompts = dict(prompt)
-    if None not in prompts.values():
+    if all(edit is not None for edit in prompts.values()):
         # First, so that the recorded prompt is the reference.
         prompts = {"as it is": None, **prompts}
     return Study.again(

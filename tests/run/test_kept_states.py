@@ -333,7 +333,7 @@ def test_a_state_continues_as_its_tape_gives_it_back(
         (
             int,
             10**5000,
-            r"Held.it is <a number of 5,001 digits>, .*4300 digits",
+            r"Held.it is <a number of 5,001 digits>, which a tape cannot hold: .*4300 digits",
         ),
         (Any, {"a": [b"\xff"]}, r"Held.it.a.0 is b'\\xff', which a tape cannot .*value.hex\(\)"),
         (

@@ -440,7 +440,7 @@ def test_a_study_without_an_outcome_has_frames_and_asks_for_one() -> None:
     with pytest.raises(ConfigError, match="there is no outcome 'nope'"):
         filled.compared(contrasts=[], outcome="nope")
     for no_pairs in ([("base",)], "base", ["ab"], [7]):
-        with pytest.raises(ConfigError, match="contrasts are pairs of arms"):
+        with pytest.raises(ConfigError, match="list of pairs of arms"):
             filled.effects(contrasts=no_pairs)
     for sesoi, message in {
         "lss": "sesoi: outcome 'lss' is unknown; there are held.Ann@last",

@@ -54,7 +54,7 @@ async def test_a_question_that_waits_too_long_is_filled_in(monkeypatch: pytest.M
         teacher = await here.teacher()
         teacher.watch()
         await teacher.until(lambda view: view["online"] == 3)
-        later = time.time() + 300
+        later = time.time() + 301
         monkeypatch.setattr("llmsim_lab.room._seats.clock", lambda: later)
         await guests[0].until(lambda view: view.get("turn", 0) == 1 and view["step"] == "ask")
         people = here.room.people

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO, TextIOWrapper
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from stat import S_ISREG
 
@@ -115,11 +116,26 @@ def bounded_bytes(path: Path, most: int) -> bytes:
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(number, "rb") as file:  # noqa: PTH123 - of a number
         if not S_ISREG(os.fstat(number).st_mode):
-            raise OSError(errno.EINVAL, "it is not a file")
+            raise OSError("it is not a file")
         content = file.read(most + 1)
     if len(content) > most:
-        raise OSError(errno.EFBIG, f"it has more than {most / 10**6:g} MB")
+        raise OSError(f"it has more than {most / 10**6:.3g} MB")
     return content
+
+
+def bounded_text(
+    path: Path,
+    most: int,
+    encoding: str = "utf-8",
+) -> str:
+    """Return what a file of unknown origin says, each line with a plain end.
+
+    Raises:
+        OSError: as ``bounded_bytes``.
+        UnicodeDecodeError: it is not a text.
+    """
+    content = bounded_bytes(path, most)
+    return TextIOWrapper(BytesIO(content), encoding).read()
 
 
 def path_from_home(name: str, value: object) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmsim_lab._util.files import as_path
+from llmsim_lab._util.files import as_path, bounded_text
 from llmsim_lab.errors import PromptError
 from llmsim_lab.prompts import Prompt
 
@@ -25,7 +25,7 @@ def load_constitution(path: str | Path | None = None) -> str:
         return Prompt.load("constitution").system
     try:
         # Some editors write a mark of order.
-        text = as_path("path", path).read_text(encoding="utf-8-sig")
+        text = bounded_text(as_path("path", path), 2**20, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"cannot read the constitution {path}: {error}") from error
     heading_lines = [line for line in text.splitlines() if line.startswith("#")]

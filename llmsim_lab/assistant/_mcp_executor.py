@@ -25,6 +25,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from llmsim_lab._util.checks import instance_of, items_of, longest_wait
+from llmsim_lab._util.copies import Sole
 from llmsim_lab._util.jsontext import Schema, text_of_model
 from llmsim_lab._util.text import brief, clip, log_event
 from llmsim_lab.assistant._toolbox import (
@@ -65,7 +66,7 @@ _MAX_LISTED_CHARS = 1_000_000
 """Of all tools together: more than a model's window holds."""
 
 
-class MCPToolExecutor:
+class MCPToolExecutor(Sole):
     """Runs the tools of one MCP server, from any thread and event loop, several at once.
 
     The server is connected to when it is first needed, and again when the connection was closed,
@@ -85,6 +86,11 @@ class MCPToolExecutor:
         >>> tools = MCPToolExecutor(["llmsim-lab-tasks"])
         >>> result = await tools.execute("add_task", {"description": "Buy milk"}, user_id="ann")
     """
+
+    no_copy = (
+        "an MCPToolExecutor cannot be copied or pickled, since it holds the connection to its "
+        "server; make another one of the same server: MCPToolExecutor(server)"
+    )
 
     def __init__(
         self,

@@ -45,7 +45,8 @@ def play_tournament(
         Path("out/tournament")
     ),
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Pairs at once; as many as there are cores.")
+        int | None,
+        typer.Option(min=1, max=1_000, help="Pairs at once; as many as there are cores."),
     ] = None,
     cpu: Annotated[float, typer.Option(help="Seconds of the processor a match.")] = _MATCH.cpu_s,
     wall: Annotated[float, typer.Option(help="Seconds a match.")] = _MATCH.wall_s,
@@ -116,7 +117,8 @@ def grade_hand_ins(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many runs of each.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Table and pages.")] = Path("out/grades"),
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Hand-ins at once; as many as there are cores.")
+        int | None,
+        typer.Option(min=1, max=1_000, help="Hand-ins at once; as many as there are cores."),
     ] = None,
     cpu: Annotated[float, typer.Option(help="Seconds of the processor a notebook.")] = (
         HAND_IN.cpu_s

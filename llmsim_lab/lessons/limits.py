@@ -62,7 +62,8 @@ class ProcessLimits:
 
     def __post_init__(self) -> None:
         for name in ("cpu_s", "wall_s", "memory_mb", "printed"):
-            if not real_number(name, getattr(self, name)) > 0:
+            # Within what the system's own limits can be.
+            if not real_number(name, getattr(self, name), most=10**9) > 0:
                 raise ConfigError(f"{name}={getattr(self, name):g} must be above 0")
 
 
@@ -147,7 +148,11 @@ class LimitedProcess:
             "printed": limits.printed,
             "file": file,
         }
-        self.has_left_network = bool(self._exchange(settings)["has_left_network"])
+        try:
+            self.has_left_network = bool(self._exchange(settings)["has_left_network"])
+        except HandInFault:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -106,7 +106,7 @@ def _content_of(notebook: Path, name: str) -> Any:
         content = bounded_bytes(notebook, _MOST_BYTES)
         return json.loads(content.decode())
     except OSError as error:
-        raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"{name} is not a notebook, or only a part of one: it breaks off or is broken in line "

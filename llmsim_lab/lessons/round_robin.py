@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 WORDS = ("random", "rule")
 """Who can play beside hand-ins."""
 _TRIAL_TURNS = 3
+_MOST = 100_000
+"""Rounds, and seeds."""
 _LEVEL = 0.95
 
 
@@ -210,7 +212,13 @@ async def _play_pair(pair: _Pair) -> _PairResult:
     scores: list[tuple[float, float]] = []
     with ExitStack() as stack:
         # One process for all matches of a pair: starting one takes longer than a match.
-        players = [_seated(entry, game, stack) for entry in pair.entries]
+        players: list[_Player | str] = []
+        for place, entry in enumerate(pair.entries):
+            try:
+                players.append(_seated(entry, game, stack))
+            except HandInFault as fault:
+                out = _Out(place, 0, str(fault))
+                return _PairResult(scores, _forfeit(pair, game.seeds[0], out))
         for seed in game.seeds:
             # Of the first seed alone: with all of twenty a page would have twenty times as many.
             is_recorded = seed == game.seeds[0]
@@ -234,16 +242,23 @@ async def _play_pair(pair: _Pair) -> _PairResult:
                     of_second = (score[1] + swapped[1]) / 2
                     score = (of_first, of_second)
             except _Out as out:
-                forfeit = Forfeit(
-                    player=pair.names[out.place],
-                    against=pair.names[1 - out.place],
-                    seed=seed,
-                    turn=out.turn,
-                    fault=str(out),
-                )
-                return _PairResult(scores, forfeit)
+                return _PairResult(scores, _forfeit(pair, seed, out))
             scores.append(score)
     return _PairResult(scores, None)
+
+
+def _forfeit(
+    pair: _Pair,
+    seed: int,
+    out: _Out,
+) -> Forfeit:
+    return Forfeit(
+        player=pair.names[out.place],
+        against=pair.names[1 - out.place],
+        seed=seed,
+        turn=out.turn,
+        fault=str(out),
+    )
 
 
 def _seated(
@@ -401,7 +416,7 @@ def tournament(
     say = report or (lambda _: None)
     entries = _entries(players, also, say)
     for name, value in (("rounds", rounds), ("seeds", seeds)):
-        whole_number(name, value, least=1)
+        whole_number(name, value, least=1, most=_MOST)
     parameters = dict(parameters or {})
     known_names(f"parameter of {world.__name__} called", list(parameters), _parameters_of(world))
     seats, both_ways = _seats_of(world, parameters)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from llmsim_lab._util.checks import text_argument
+from llmsim_lab._util.files import bounded_text
 from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.text import brief, estimate_tokens
 from llmsim_lab.errors import PromptError
@@ -42,6 +43,8 @@ _FEW_PAIRS = 250_000
 """With more pairs of pieces in two texts, pieces that occur everywhere begin no match."""
 _MOST_PAIRS = 40_000_000
 """With more pairs, larger pieces are compared."""
+_MOST_BYTES = 2**20
+"""Of a file: prompts are texts of some kilobytes."""
 _SIZES = (r"\s+|\S+", r".*\n|.+", r"(?s).+")
 """The pieces of a text: words and the spaces between them, lines, or the whole text."""
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)
@@ -167,7 +170,7 @@ class Prompt(SetOnce):
             return _load_shipped(name)
         path = Path(name)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = bounded_text(path, _MOST_BYTES)
         except (OSError, UnicodeDecodeError) as error:
             raise PromptError(f"cannot read the prompt file {path}: {error}") from error
         return cls.parse(text, name=path.stem)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmsim_lab._util.files import as_path
+from llmsim_lab._util.files import as_path, bounded_text
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.text import brief, closest, whole_text
 from llmsim_lab.errors import ConfigError
@@ -193,14 +193,7 @@ def read_text(argument: str, path: str | Path) -> str:
         ConfigError: it cannot be read, or is far longer than anybody writes.
     """
     try:
-        with as_path(argument, path).open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise ConfigError(
-                f"{argument}={brief(str(path))} has more than {_MOST_BYTES >> 20} MB; name a text "
-                "file"
-            )
-        return content.decode()
+        return bounded_text(as_path(argument, path), _MOST_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{argument}={brief(str(path))} cannot be read: {error}; name a text file"

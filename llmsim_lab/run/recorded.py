@@ -48,11 +48,14 @@ from llmsim_lab.run.records import (
     clients_of,
     config_of,
     entries_of,
+    given_state_of,
+    interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
     recorded_settings,
     settings_entries,
+    state_entry,
     tape_turn,
 )
 from llmsim_lab.run.registry import class_of_manifest, code_digests, is_shipped
@@ -228,6 +231,8 @@ class Run(PlayedWorld[StateT]):
             client,
             prompts,
         )
+        # Also those that were made by then: a fork of the fork may play their turns again.
+        new.planned = self.planned
         for change in changes:
             new.intervene(**change)
         # Checked last: the other arguments would be wrong with a model, too.
@@ -453,6 +458,7 @@ class Run(PlayedWorld[StateT]):
             given: as for ``replay``.
 
         Raises:
+            ConfigError: a player is another one than was recorded.
             TapeError: another process is writing to the run, or the tape is read-only.
         """
         tape = existing_tape(tape)
@@ -464,6 +470,7 @@ class Run(PlayedWorld[StateT]):
             llm_client,
             given,
         )
+        _check_same_players(tape, info, resumed)
         changes = _code_changes(info, resumed)
         if changes:
             _warn(
@@ -503,6 +510,7 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape) if to is None else _opened_to_read(tape)
         info = tape.run(run)
+        others = tape.runs()
         if to is not None:
             tape = tape.copy([info.id], to)
         recorded = _run_to_play_on(
@@ -519,7 +527,7 @@ class Run(PlayedWorld[StateT]):
             # A new replicate has new seeds. With the same seeds a server could give the same
             # answers again, which are no second sample.
             used = [new.config.replicate]
-            for other in tape.runs():
+            for other in others:  # also those that were not copied
                 number = as_mapping(other.manifest.get("config")).get("replicate")
                 if isinstance(number, int):  # a damaged run may have anything there
                     used.append(number)
@@ -662,8 +670,13 @@ def new_manifest(
         "given": [],
     }
     if run.given:
-        manifest["given"] = ["players"]
+        manifest["given"].append("players")
         manifest["given_players"] = run._given_players
+    if run._given_start is not None:
+        manifest["given"].append("state")
+        # If nothing was set in it before the first turn, turn 0 has it.
+        if run.turns[0].interventions:
+            manifest["given_state"] = state_entry(run._given_start, type(run))
     manifest |= settings_entries(run)
     # Filled in when the first turn begins: only then is the server asked which model it has.
     manifest["model"] = None
@@ -699,8 +712,7 @@ def anew(
     """Return a run that begins anew with another configuration, recorded on the same tape.
 
     All else that the run was given stays: its players, its prompts, a start state of its own, and
-    what was set in it before the first turn. A run that was loaded from a tape knows no start of
-    its own: its class makes the new one.
+    what was set in it before the first turn.
 
     Args:
         run: the run.
@@ -1165,13 +1177,24 @@ def _restored(
         "llm_client": client,
         "prompts": prompts_of(info.manifest),
     }
-    return _continued_from(
+    run = _continued_from(
         recorded.cls,
         config_of(info, recorded.cls),
         past,
         planned_in(recorded.records),
         arguments,
     )
+    # The first record is written again with each change until the first turn begins.
+    first = recorded.records[0]
+    before_turn_1 = interventions_of(first, "interventions") + interventions_of(first, "planned")
+    run._set_first = [change for change in before_turn_1 if change not in run.config.interventions]
+    if "state" in info.manifest["given"]:
+        run._given_start = given_state_of(
+            info,
+            recorded.cls,
+            past[0].state,
+        )
+    return run
 
 
 def _class_of(
@@ -1215,13 +1238,44 @@ def _check_arguments(
             f"{', '.join(unknown)}: a recorded {cls.__name__} takes only {', '.join(allowed)}; for "
             f"other parameters start a new run: {cls.__name__}({unknown[0]}=...)"
         )
-    if info.manifest["given"] and "players" not in arguments:
+    if "players" in info.manifest["given"] and "players" not in arguments:
         # On older tapes the manifest does not name them.
         seats = info.manifest.get("given_players", ())
         again = ", ".join(f"{seat!r}: ..." for seat in seats) or "..."
         raise ConfigError(
             f"run {info.id} was given players of its own, which no tape can hold (functions, "
             f"clients); pass the same again: players={{{again}}}"
+        )
+
+
+def _check_same_players(
+    tape: Tape,
+    info: RunInfo,
+    resumed: Run,
+) -> None:
+    """Raise ConfigError if a resumed run has other players: no replay could repeat its turns."""
+    manifest = info.manifest
+    recorded = config_of(info, type(resumed)).players
+    given_then = manifest.get("given_players", [])
+    if manifest["given"] and not given_then:  # an older tape, which does not name them
+        return
+    now = resumed.config.players
+    given_now = resumed._given_players
+    for seat in {**recorded, **now, **dict.fromkeys([*given_then, *given_now])}:
+        is_given_then = seat in given_then
+        if recorded.get(seat) == now.get(seat) and is_given_then == (seat in given_now):
+            continue
+        then = "none was recorded"
+        way_out = "leave it out"
+        if is_given_then:
+            then = "a function or client was recorded"
+            way_out = "give the same again"
+        elif seat in recorded:
+            then = f"{recorded[seat]!r} was recorded"
+        raise ConfigError(
+            f"run {info.id} on {tape.path} keeps its players, and players= has another one for "
+            f"{seat!r}, where {then}; {way_out}, or fork the run: fork({str(tape.path)!r}, "
+            f"{info.id}, players={{{seat!r}: ...}})"
         )
 
 
@@ -1264,9 +1318,6 @@ def _continued_from(
     run.planned = planned
     # That state is where it goes on, not where it began.
     run._given_start = None
-    for change in turns[0].interventions:
-        if turns[0].number == 0 and change not in config.interventions:
-            run._set_first.append(change)
     return run
 
 

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import known_names, whole_number
+from llmsim_lab._util.checks import instance_of, known_names, text_argument, whole_number
+from llmsim_lab._util.copies import Sole
 from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.text import brief, clip, contrast_name, counted, printable
+from llmsim_lab._util.text import brief, contrast_name, counted, listed, printable
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import Tape
@@ -61,7 +62,7 @@ _WATCH_S = 0.5
 """Between two pictures of a study that is watched."""
 
 
-class Study:
+class Study(Sole):
     """Runs of a world under different conditions, over seeds that all conditions share.
 
     A complete run is not played again. An interrupted run continues with its next turn, also after
@@ -113,6 +114,12 @@ class Study:
     """
 
     registration: Registration | None = None
+    no_copy = (
+        "a Study cannot be copied or pickled, since both would play the same runs in one folder, "
+        "which without tape= is deleted with the first. study.replace(seeds=..., tape=...) returns "
+        "another one, study.results is its table, and to play it in other processes there is "
+        "study.run(executor=...)"
+    )
 
     def __init__(
         self,
@@ -135,13 +142,15 @@ class Study:
                 digest=str(seed),
             )
             units.append(unit)
+        text_argument("name", name)
+        design = World(
+            world,
+            fixed,
+            vary,
+            turns=turns,
+        )
         self._arrange(
-            World(
-                world,
-                fixed,
-                vary,
-                turns=turns,
-            ),
+            design,
             units,
             outcome=outcome,
             tape=tape,
@@ -471,7 +480,8 @@ class Study:
 
     def lacks_model(self, arm: str) -> bool:
         """Return True if a run of this arm may ask a model and the arm has none."""
-        return self._setup.lacks_model(self._setup.arms[arm])
+        [name] = known_names("arm", [arm], self._setup.arms)
+        return self._setup.lacks_model(self._setup.arms[name])
 
     @property
     def others(self) -> int:
@@ -529,6 +539,7 @@ class Study:
             ConfigError: there is no such run, or it was not begun.
         """
         unit = as_unit(unit)
+        text_argument("wording", wording)
         replicate = whole_number("replicate", replicate)
         # For its error, which says which arms and units there are.
         self.tape_of(arm, unit)
@@ -546,10 +557,12 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        key = (arm, as_unit(unit))
+        key = (text_argument("arm", arm), as_unit(unit))
         if key not in self._setup.files.entries:
-            known_places = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
-            raise ConfigError(f"there is no arm {arm!r} with a unit {key[1]!r}; {known_places}")
+            known_places = f"arms are {listed(list(self.arms))}; units {brief(self.units, 200)}"
+            raise ConfigError(
+                f"there is no arm {brief(arm)} with a unit {brief(key[1])}; {known_places}"
+            )
         return self._setup.files.path_of(key)
 
     def to_frame(self) -> pd.DataFrame:
@@ -789,7 +802,8 @@ class Study:
         """
         from llmsim_lab.study._plan import plan_of
 
-        pilot = pilot or self
+        pilot = self if pilot is None else pilot
+        instance_of("pilot", pilot, Study, "a smaller study of the same world")
         return plan_of(self._results, pilot._results)
 
     # --- showing -----------------------------------------------------------------------------

@@ -26,7 +26,14 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from llmsim_lab._util.checks import as_whole_number, plain_number, plain_numbers, whole_number
+from llmsim_lab._util.checks import (
+    as_whole_number,
+    item_count,
+    plain_number,
+    plain_numbers,
+    text_argument,
+    whole_number,
+)
 from llmsim_lab._util.jsontext import dumps, text_of_model
 from llmsim_lab._util.text import among, brief, clip, closest, error_text, faults, log_event
 from llmsim_lab.errors import ConfigError, LabError, PromptError
@@ -117,6 +124,11 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
         labels = [str(label) for label in levels]
         values = list(levels.values())
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
+        if item_count(levels) > _MOST_ARMS:
+            raise ConfigError(
+                f"{argument}={brief(levels)} has more than {_MOST_ARMS:,} levels, and a study has "
+                "at most so many arms"
+            )
         values = list(map(plain_number, levels))
         labels = list(map(label_of, values))
         counts = Counter(labels)
@@ -162,7 +174,7 @@ def label_of(level: Any) -> str:
     if isinstance(level, float):
         return _in_all_digits(level)
     if is_number:
-        return str(int(level))
+        return brief(int(level), _LONGEST_LABEL)
     if isinstance(level, LLMClient):
         return level.config.model
     # A prompt has a name, a function a __name__.
@@ -255,8 +267,11 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
             most=MOST_RUNS,
         )
         return list(range(number))
-    if not isinstance(seeds, Sequence) or not seeds:
+    is_list = isinstance(seeds, Sequence) and not isinstance(seeds, str | bytes)
+    if not is_list or item_count(seeds) == 0:
         raise ConfigError(f"seeds={brief(seeds)} must be a number of seeds, or a list of them")
+    if item_count(seeds) > MOST_RUNS:
+        raise ConfigError(f"seeds={brief(seeds)} are more than {MOST_RUNS:,}, the most of a study")
     numbers = [whole_number("a seed", seed) for seed in seeds]
     [(seed, count)] = Counter(numbers).most_common(1)
     if count > 1:
@@ -330,7 +345,8 @@ class World:
             raise ConfigError(f"vary={brief(vary)} is not a mapping, such as {{'factor': [1, 2]}}")
         self.factors: dict[str, dict[str, Any]] = {}
         for name, levels in (vary or {}).items():
-            self.factors[name] = labelled(f"vary[{name!r}]", levels)
+            text_argument("a factor in vary", name)
+            self.factors[name] = labelled(f"vary[{brief(name)}]", levels)
         is_run_class = isinstance(source, type) and issubclass(source, Run)
         if not is_run_class:
             if isinstance(source, Run):
@@ -372,7 +388,7 @@ class World:
         # A world may have a parameter of its own that is called ``outcome`` or ``tape``.
         is_of_world = name in fields and name not in WorldConfig.model_fields
         if name in arguments and not is_of_world:
-            raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
+            raise ConfigError(f"{brief(name)} is not a factor; a study takes {arguments[name]}")
         path = tuple(name.split("."))
         first = path[0]
         # "llm.model" is not a factor, since "model" is.
@@ -391,7 +407,9 @@ class World:
         # "sede" is close to no name of the world, but to an argument of Study.
         if not closest(meant, known_names):
             suggestion = closest(name, _SET_BY_STUDY) or suggestion
-        raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{suggestion}")
+        raise ConfigError(
+            f"{self.cls.__name__} has nothing called {brief(name)} to vary{suggestion}"
+        )
 
     def arms(self) -> list[Arm]:
         """Return an arm for each combination of levels, the reference first.
@@ -442,6 +460,10 @@ class World:
         level = self.level(arm, "prompt")
         if isinstance(level, str) or not isinstance(level, Sequence):
             return {"": level}
+        if item_count(level) > _MOST_ARMS:
+            raise ConfigError(
+                f"prompt={brief(level)} has more than {_MOST_ARMS:,} wordings; give fewer"
+            )
         numbered = {}
         named = {}
         for number, wording in enumerate(level, 1):

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from llmsim_lab._util.files import write_file
+from llmsim_lab._util.files import bounded_bytes, write_file
 from llmsim_lab._util.jsontext import as_mapping, dumps, loads
 from llmsim_lab._util.text import MINUS, brief, clip, counted, listed
 from llmsim_lab.errors import ConfigError
@@ -27,6 +27,7 @@ _FORMAT = 1
 _HASH = "sha256"
 MODEL = "the model"
 """The seat of the run's own model, beside the seats of players that ask another model."""
+_MOST_BYTES = 2**26
 _LONGEST = 300
 """Characters of a registered or played value in a comparison."""
 
@@ -410,7 +411,7 @@ def read_registration(path: Path) -> Registration:
         ConfigError: the file cannot be read, or is not one that ``Study.register`` wrote.
     """
     try:
-        content = dict(as_mapping(loads(path.read_bytes())))
+        content = dict(as_mapping(loads(bounded_bytes(path, _MOST_BYTES))))
         stated = str(content.pop(_HASH))
         if content["registration"] != _FORMAT:
             raise ConfigError(

@@ -16,13 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults_kit import TESTS, Attack, Case, Plan, serving
+from faults_kit import TESTS, Attack, Case, Plan, Step, serving
 from verbs_kit import command
 from wire_kit import FAULTS, answer_all_with
 
-from llmsim_lab.errors import ModelFileError
+from llmsim_lab._util.config import YamlFile
+from llmsim_lab.assistant import load_constitution
+from llmsim_lab.errors import LabError, ModelFileError
+from llmsim_lab.lessons.answers import AnswerKey
 from llmsim_lab.llm.embedded import weights
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.room._pages import read_words
+from llmsim_lab.study.registration import read_registration
 
 pytestmark = pytest.mark.process
 
@@ -238,6 +243,43 @@ def changed_configurations(plan: Plan) -> Iterator[Case]:
 
 def test_a_changed_configuration_is_a_run_or_an_error(attack: Attack) -> None:
     attack("files: changed YAML", changed_configurations)
+
+
+# --- what is not a text ---------------------------------------------------------------------------
+
+
+def made_odd(folder: Path) -> None:
+    """Make files that have no end, or that nobody writes to."""
+    os.mkfifo(folder / "pipe")
+    (folder / "endless").symlink_to("/dev/zero")
+    with (folder / "large").open("wb") as file:
+        file.truncate(2**32)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "a configuration": YamlFile.read,
+    "a prompt": lambda path: Prompt.load(path),
+    "a constitution": load_constitution,
+    "a welcome": lambda path: read_words(path),
+    "a registration": read_registration,
+    "a key": AnswerKey.read,
+}
+
+
+def is_refused(read: Callable[[Path], object], name: str, folder: Path) -> None:
+    with pytest.raises(LabError, match=r"it is not a file|has more than|is not the key"):
+        read(folder / name)
+
+
+def odd_files(_: Plan) -> Iterator[Case]:
+    for reader, read in READERS.items():
+        names = ("pipe", "endless", "large")
+        steps: dict[str, Step] = {name: partial(is_refused, read, name) for name in names}
+        yield Case(reader, steps, made_odd)
+
+
+def test_what_is_not_a_text_is_neither_waited_for_nor_read_whole(attack: Attack) -> None:
+    attack("files: pipes and devices", odd_files)
 
 
 # --- code and pickles beside ----------------------------------------------------------------------

@@ -101,16 +101,26 @@ def test_a_restart_has_the_new_parameters_and_says_them() -> None:
 
 
 @pytest.mark.parametrize("state", [None, Mixed(large=1)])
-def test_a_restart_begins_with_the_state_that_the_run_began_with(state: Mixed | None) -> None:
-    run = Mixes(state=state, interventions=[{"turn": 0, "set": {"count": 1}}])
+@pytest.mark.parametrize("loaded", [None, Mixes.load, Mixes.resume, Mixes.fork])
+def test_a_restart_begins_with_the_state_that_the_run_began_with(
+    tmp_path: Path, state: Mixed | None, loaded: Any
+) -> None:
+    tape = tmp_path / "m.tape"
+    run = Mixes(state=state, interventions=[{"turn": 0, "set": {"count": 1}}], tape=tape)
     run.intervene(0, {"word": "set"})
     run.intervene(2, {"word": "later"})
     played(run, 1).intervene(3, {"word": "in play"})
+    if loaded is Mixes.fork:
+        run = run.fork(1)
+    if loaded:
+        run.close()
+        run = Mixes.load(tape) if loaded is Mixes.fork else loaded(tape)
     new = Lab(run).restart(wait_s=5)
     assert new.turns[0] == run.turns[0]
     assert [change.set for change in new.planned] == [{"word": "later"}]
     without = Lab(run).restart(interventions=[], wait_s=5)
     assert without.state.count == Mixed().count
+    assert without.state.large == (state or Mixed()).large
 
 
 def test_runs_keep_their_tapes_numbers_unless_another_run_here_has_one(

@@ -97,6 +97,23 @@ def test_a_broken_hand_in_is_out_with_its_error_and_the_others_play(
     assert not (tmp_path / "spoiled").exists()
 
 
+@pytest.mark.process
+def test_a_hand_in_that_cannot_even_begin_is_out(dilemma: Any, tmp_path: Path) -> None:
+    players = write_players(tmp_path, NICE)
+    limits = ProcessLimits(memory_mb=1)
+    found = tournament(players, dilemma, rounds=1, seeds=1, limits=limits)
+    faults = {forfeit.fault for forfeit in found.forfeits}
+    assert faults == {"it used more than 1 MB of memory"}
+
+
+@pytest.mark.parametrize("limits", [{"seeds": 10**30}, {"rounds": 10**30}])
+def test_no_more_is_played_than_can_be(dilemma: Any, tmp_path: Path, limits: Any) -> None:
+    with pytest.raises(ConfigError, match="must be a whole number, 1 to 100,000"):
+        tournament(write_players(tmp_path, NICE), dilemma, **limits)
+    with pytest.raises(ConfigError, match=r"cpu_s=.* must be a finite number up to"):
+        ProcessLimits(cpu_s=1e30)
+
+
 def test_a_game_whose_seats_differ_is_played_in_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_process: list[SameProcess]
 ) -> None:

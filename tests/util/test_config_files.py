@@ -77,7 +77,7 @@ def test_a_fault_is_named_with_file_line_and_key(tmp_path: Path, text: str, faul
         ("a: !!python/object/apply:os.getcwd []\n", "is not valid YAML"),
         (f"a: {'9' * 200_000}", "the number 9+… has 200,000 digits; give one of at most"),
         ("a:\n" + "-\n" * 2_000, "is not valid YAML: it has more than 2,000 keys and values"),
-        ("#" * 1_048_577, "is longer than 1 MiB, which no configuration is"),
+        ("#" * 1_048_577, "it has more than 1.05 MB; name a YAML file"),
         (f"a: !{'x' * 200_000} b", "the type !x+… has 200 letters or more"),
         ('a: "\\UFFFFFFFF"', "is not valid YAML: Python int too large"),
     ],

@@ -129,29 +129,35 @@ def open_results(folder: Path, played: Path | None = None) -> Path:
 def keep_results_apart(
     folder: Path,
     source: Path,
-    result: str,
+    *results: str,
     option: str = "--out",
 ) -> None:
-    """Note in a folder for results what they are of, so that others do not overwrite them.
+    """Note in a folder for results what they are of, so that they overwrite nothing else.
 
     Args:
         folder: for results.
         source: what they are of.
-        result: a file or folder that is there once there are results.
+        results: files and folders that are there once there are results.
         option: what the folder was given by.
 
     Raises:
-        ConfigError: there are results of something else.
+        ConfigError: there are results of something else, or files that are no results.
     """
     note = folder / _SOURCE_NOTE
     name = os.fsencode(as_path("path", source).resolve())
-    if (folder / result).exists():
-        noted = note.read_bytes() if note.is_file() else b"something else"
-        older = os.fsdecode(noted)
+    for result in results:
+        if not is_there(folder / result):
+            continue
+        if not note.is_file():
+            raise ConfigError(
+                f"{folder / result} is there already, and is no result of {source}; it would be "
+                f"overwritten: choose another {option}, or move it away"
+            )
+        noted = note.read_bytes()
         if noted != name:
             raise ConfigError(
-                f"{folder} has results of {older}, not of {source}; they would be overwritten: "
-                f"choose another {option}, or move that folder away"
+                f"{folder} has results of {os.fsdecode(noted)}, not of {source}; they would be "
+                f"overwritten: choose another {option}, or move that folder away"
             )
     write_file(note, name)
 

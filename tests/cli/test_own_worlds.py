@@ -77,6 +77,15 @@ def test_a_users_own_file_is_not_replaced_by_results(lab: Run) -> None:
     Path("config.yaml").write_text("factor: 2  # as in class\n")
     command = ("run", "pot.py", "--config", "config.yaml", "--model", "random", "--turns", "1")
     assert "config.yaml is there already, and no run wrote it" in fails(lab, *command, "--out", ".")
+    Path("index.html").write_text("mine")
+    Path("student").mkdir()
+    for of_class in (
+        ("grade", ".", "--out", "."),
+        ("tournament", ".", "--world", "pot.py", "--out", "."),
+        ("lesson", "l.ipynb", "--to", "."),
+    ):
+        err = fails(lab, *of_class)
+        assert re.search(r"(index.html|student) is there already, and is no result of", err)
     assert Path("config.yaml").read_text() == "factor: 2  # as in class\n"
     for _ in range(2):  # a run's results are replaced by the next
         succeeds(lab, *command, "--out", "here")

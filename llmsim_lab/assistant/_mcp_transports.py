@@ -109,7 +109,11 @@ class Received:
             self._end(f"it sent a message of more than {_MAX_VALUES:,} values")
 
     def check_size(self, size_bytes: int) -> None:
-        """Do as ``check`` does, while a message comes."""
+        """Compare the size of a message, of which more may come, with what is read of one.
+
+        Raises:
+            TooMuchSentError: it is too large.
+        """
         if size_bytes > _MAX_BYTES:
             self._end(f"it sent a message of more than {_MAX_BYTES:,} bytes")
 
@@ -134,7 +138,7 @@ class _Messages(ObjectReceiveStream[Any], ObjectSendStream[Any]):
     """The messages of a connection, from its server and to it, which are counted.
 
     Args:
-        from_server: yields them; in the place of what is no message, an error.
+        from_server: yields messages, and an error for what the server sent that is none.
         send_to_server: sends one.
         received: counts them.
     """
@@ -148,7 +152,7 @@ class _Messages(ObjectReceiveStream[Any], ObjectSendStream[Any]):
         self._from_server = from_server
         self._send_to_server = send_to_server
         self._received = received
-        # Else thousands of answers to a server that does not read would be written out at once.
+        # One after the other: if the server does not read, thousands of answers may be waiting.
         self._sending = anyio.Lock()
 
     async def receive(self) -> SessionMessage:
@@ -169,7 +173,7 @@ class _Messages(ObjectReceiveStream[Any], ObjectSendStream[Any]):
             await self._send_to_server(item)
 
     async def aclose(self) -> None:
-        """Do nothing: the connection closes, which may have last words."""
+        """Do nothing: ``program`` and ``http`` close the connection, and read its last words."""
 
 
 def _simplify_outputs(message: JSONRPCMessage) -> None:
@@ -263,7 +267,7 @@ async def _messages_of(
                 try:
                     yield SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
                 except ValueError as error:
-                    # Many a program prints something before it serves.
+                    # Many programs print something before they serve.
                     log_event(
                         logger,
                         logging.DEBUG,

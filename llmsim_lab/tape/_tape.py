@@ -559,8 +559,8 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         Args:
             runs: the runs' numbers, which they keep.
             path: the new file.
-            up_to: the last turn to copy; all if not given. Of a fork that begins later, its first
-                turn is copied, with those of its parents before it.
+            up_to: the last turn to copy; all if not given. A fork that begins later is copied up to
+                its first turn, with its parents' turns before that.
 
         Raises:
             TapeError: the file is there already or cannot be written, or a run is damaged.

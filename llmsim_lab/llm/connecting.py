@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, NamedTuple
 
@@ -211,7 +212,8 @@ def _auto(
 ) -> ChosenModel:
     """Return the model of an Ollama that answers, else an embedded one."""
     # A server that was named is there, and may be busy.
-    patience_s = _IS_THERE_S if host else _MAY_BE_THERE_S
+    is_named = bool(host or os.environ.get("OLLAMA_HOST"))
+    patience_s = _IS_THERE_S if is_named else _MAY_BE_THERE_S
     try:
         # Without a key: it is sent only to a server that the user named.
         return _ollama(

@@ -41,15 +41,14 @@ async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
     assert server.requests[0].body["model"] == "llama3.2:latest"
 
 
+@pytest.mark.parametrize("by_environment", [False, True])
 def test_a_server_that_is_named_is_waited_for(
-    server: FakeOllama, monkeypatch: pytest.MonkeyPatch
+    server: FakeOllama, monkeypatch: pytest.MonkeyPatch, by_environment: bool
 ) -> None:
-    monkeypatch.setattr(connecting, "runtime_installed", lambda: False)
     monkeypatch.setattr(connecting, "_MAY_BE_THERE_S", 1e-6)
-    monkeypatch.setenv("OLLAMA_HOST", server.host)
-    with pytest.raises(ConfigError, match="no model was found: Ollama at"):
-        connect("auto", quiet=True)
-    assert connect("auto", quiet=True, host=server.host).config.model == "llama3.2:latest"
+    monkeypatch.setenv("OLLAMA_HOST", server.host if by_environment else "")
+    host = None if by_environment else server.host
+    assert connect("auto", quiet=True, host=host).config.model == "llama3.2:latest"
 
 
 def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama) -> None:

@@ -13,8 +13,6 @@ from llmsim_lab.errors import ConfigError
 
 Value = TypeVar("Value")
 
-_MOST_NUMBERS = 10_000_000
-"""Of an array that becomes a list of Python's numbers."""
 _MOST_ITEMS = 100_000
 """Of an argument that lists things: a generator or a range may have no end."""
 
@@ -68,20 +66,11 @@ def plain_number(value: Any) -> Any:
 
 
 def plain_numbers(values: Any) -> Any:
-    """Return an array, a series, or a set of numbers as a list, and all else as it is.
-
-    Raises:
-        ConfigError: it has too many numbers.
-    """
+    """Return an array, a series, or a set of numbers as a list, and all else as it is."""
     # An array of no dimension is a number, which plain_number takes.
-    if not hasattr(values, "tolist") or getattr(values, "shape", None) == ():
-        return values
-    # numpy's broadcast_to makes an array of any size that takes no memory.
-    if getattr(values, "size", 0) > _MOST_NUMBERS:
-        raise ConfigError(
-            f"an array of {values.size:,} numbers is given, and {_MOST_NUMBERS:,} are possible"
-        )
-    return values.tolist()
+    if hasattr(values, "tolist") and getattr(values, "shape", None) != ():
+        return values.tolist()
+    return values
 
 
 def item_count(values: Sized) -> float:

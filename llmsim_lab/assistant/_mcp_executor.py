@@ -61,9 +61,9 @@ _Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
 _MAX_ERROR_CHARS = 1_000
 _MAX_STDERR_CHARS = 500
 _MAX_TOOLS = 256
+"""Of one server, whose schemas are checked in .3 s. OpenAI's protocol has 128 at most."""
 _MAX_LISTED_CHARS = 1_000_000
 """Of all tools together: more than a model's window holds."""
-"""Of one server, whose schemas are checked in .3 s. OpenAI's protocol has 128 at most."""
 
 
 class MCPToolExecutor(Sole):

@@ -77,6 +77,9 @@ def main() -> None:
         place = place_of(error) if isinstance(error, ConfigError) else ""
         say(f"error: {place}{error}", style="red", to=errors)
         sys.exit(1)
+    except KeyboardInterrupt:
+        # Typer takes it while a command runs; this one came before.
+        sys.exit(130)
     except OSError as error:
         # Of a file there is its name; without one it is the output itself, as on a full disk.
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):

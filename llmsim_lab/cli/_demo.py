@@ -12,7 +12,7 @@ from llmsim_lab._util.drawing import figure_bytes
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
-from llmsim_lab.cli._output import open_folder, say
+from llmsim_lab.cli._output import check_no_links, open_folder, say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
 from llmsim_lab.simulation import Demonstration
@@ -37,6 +37,7 @@ def demo(
     the recorded part and says how to get one.
     """
     out = open_folder(out)
+    check_no_links(out, "demo.png", "demo.csv")
     demonstration = Demonstration.read()
     _show(demonstration, out)
     if no_live:

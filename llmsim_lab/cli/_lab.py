@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.files import data_path
+from llmsim_lab._util.files import data_path, is_there
 from llmsim_lab.cli._output import say
 from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import TapeFile
@@ -126,7 +126,7 @@ def view(
     with Tape(file, read_only=True) as tape:  # what is wrong with it is said here
         target = out or file.with_suffix(".html")
         # Only a page that is named is replaced.
-        if out is None and target != file and target.exists():
+        if out is None and target != file and is_there(target):
             raise ConfigError(f"{target} is there already; say --out {target} to replace it")
         page(tape, target, run=run)
     say(f"Written: {target} ({target.stat().st_size / 1e3:,.0f} kB)")

@@ -61,7 +61,7 @@ def play_tournament(
     file = file_of(kind)
     assert file is not None
     open_folder(out)
-    keep_results_apart(out, players, "results.jsonl")
+    keep_results_apart(out, players, "results.jsonl", "index.html", "standings.csv", "pages")
     # In the processes below, files of this folder must not hide Python's own modules.
     os.environ["PYTHONSAFEPATH"] = "1"
     # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
@@ -101,7 +101,7 @@ def lesson(
     answers that are nearly right, and hints, in raw cells.
     """
     open_folder(to, "--to")
-    keep_results_apart(to, source, "teacher", "--to")
+    keep_results_apart(to, source, "teacher", "student", option="--to")
     key = make_lesson(source, to)
     say(f"{counted(len(key.questions), 'question')}: {', '.join(key.questions)}")
     say(f"Written: {to / 'student'}, which you hand out, and {to / 'teacher'}")
@@ -131,7 +131,7 @@ def grade_hand_ins(
     Code of a hand-in runs in a process with limits and no network, in a copy of its folder.
     """
     open_folder(out)
-    keep_results_apart(out, folder, "grades.csv")
+    keep_results_apart(out, folder, "grades.csv", "index.html", "pages")
     limits = replace(
         HAND_IN,
         cpu_s=cpu,

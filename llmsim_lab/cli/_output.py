@@ -49,6 +49,7 @@ _MOST_COLUMNS = 4
 _MOST_DECISIONS = 40
 _LONGEST_DECISION = 240
 _CONFIG = "config.yaml"
+_RESULTS = (_CONFIG, "turns.csv", "decisions.csv")
 _WRITTEN = "# Written by llmsim-lab; the next run into this folder replaces it.\n"
 """The first line of that file: it tells a run's results from a user's own files."""
 _SOURCE_NOTE = ".made-from"
@@ -100,6 +101,16 @@ def open_folder(path: Path, option: str = "--out") -> Path:
     return path
 
 
+def check_no_links(folder: Path, *results: str) -> None:
+    """Raise ConfigError where results would be written through a link, over a file elsewhere."""
+    for result in results:
+        if (folder / result).is_symlink():
+            raise ConfigError(
+                f"{folder / result} is a link, and the results would be written where it leads; "
+                "remove it, or choose another folder"
+            )
+
+
 def open_results(folder: Path, played: Path | None = None) -> Path:
     """Make a folder for the results of a run, which replace those of another run alone.
 
@@ -111,13 +122,14 @@ def open_results(folder: Path, played: Path | None = None) -> Path:
         ConfigError: it cannot be made or written to, or has files that no run wrote.
     """
     open_folder(folder)
+    check_no_links(folder, *_RESULTS)
     config = folder / _CONFIG
     is_of_run = config.is_file() and config.read_bytes().startswith(_WRITTEN.encode())
     if is_of_run and played is not None and played.exists() and config.samefile(played):
         raise ConfigError(
             f"{config} describes this run, and its results would replace it; choose another --out"
         )
-    for name in (_CONFIG, "turns.csv", "decisions.csv"):
+    for name in _RESULTS:
         if is_there(folder / name) and not is_of_run:
             raise ConfigError(
                 f"{folder / name} is there already, and no run wrote it; choose another --out, or "
@@ -129,29 +141,36 @@ def open_results(folder: Path, played: Path | None = None) -> Path:
 def keep_results_apart(
     folder: Path,
     source: Path,
-    result: str,
+    *results: str,
     option: str = "--out",
 ) -> None:
-    """Note in a folder for results what they are of, so that others do not overwrite them.
+    """Note in a folder for results what they are of, so that they overwrite nothing else.
 
     Args:
         folder: for results.
         source: what they are of.
-        result: a file or folder that is there once there are results.
+        results: files and folders that are there once there are results.
         option: what the folder was given by.
 
     Raises:
-        ConfigError: there are results of something else.
+        ConfigError: there are results of something else, or files that are no results.
     """
+    check_no_links(folder, _SOURCE_NOTE, *results)
     note = folder / _SOURCE_NOTE
     name = os.fsencode(as_path("path", source).resolve())
-    if (folder / result).exists():
-        noted = note.read_bytes() if note.is_file() else b"something else"
-        older = os.fsdecode(noted)
+    for result in results:
+        if not is_there(folder / result):
+            continue
+        if not note.is_file():
+            raise ConfigError(
+                f"{folder / result} is there already, and is no result of {source}; it would be "
+                f"overwritten: choose another {option}, or move it away"
+            )
+        noted = note.read_bytes()
         if noted != name:
             raise ConfigError(
-                f"{folder} has results of {older}, not of {source}; they would be overwritten: "
-                f"choose another {option}, or move that folder away"
+                f"{folder} has results of {os.fsdecode(noted)}, not of {source}; they would be "
+                f"overwritten: choose another {option}, or move that folder away"
             )
     write_file(note, name)
 

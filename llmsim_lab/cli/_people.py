@@ -10,7 +10,7 @@ import typer
 from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted, duration
-from llmsim_lab.cli._output import errors, open_folder, say
+from llmsim_lab.cli._output import check_no_links, errors, open_folder, say
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out
 from llmsim_lab.llm import connect
 from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN, check_margin
@@ -85,6 +85,7 @@ def people(
         return
     # Not before: a plan leaves no folder behind.
     out = open_folder(out)
+    check_no_links(out, "people.html", "people.csv")
     answerer: dict[str, Any] = {"players": {"*": model}}
     client = None
     if model not in _WORDS:

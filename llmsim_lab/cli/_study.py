@@ -12,7 +12,7 @@ from pydantic import Field
 
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab._util.files import as_path
-from llmsim_lab.cli._output import errors, open_folder, say
+from llmsim_lab.cli._output import check_no_links, errors, open_folder, say
 from llmsim_lab.cli._playing import ImportFiles, world_from
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run.registry import find_class
@@ -110,6 +110,9 @@ def study(
         named = folder if folder.name else folder.resolve()
         target = out or named.with_name(f"{named.name or 'study'}.html")
         open_folder(target.parent)
+        # One that is named is meant.
+        if out is None:
+            check_no_links(target.parent, target.name)
         played.report(target)
         say(f"Written: {target}")
         return

@@ -10,6 +10,7 @@ with the tag ``teacher`` is in the teacher's version alone.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.config import yaml_value
-from llmsim_lab._util.files import as_path, bounded_bytes, temporary_folder
+from llmsim_lab._util.files import as_path, bounded_bytes, is_there, temporary_folder, write_file
 from llmsim_lab._util.text import whole, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.answers import AnswerKey, LessonQuestion, key_of
@@ -214,12 +215,14 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     source = as_path("source", source)
     folder = as_path("folder", folder)
     versions = {version: folder / version for version in ("student", "teacher")}
-    targets = [target.resolve() for target in versions.values()]
-    if source.parent.resolve() in targets:
+    targets = [os.path.realpath(target) for target in versions.values()]
+    if os.path.realpath(source.parent) in targets:
         raise ConfigError(
             f"{source} is in a folder that the lesson would be written to; give another one: "
             "--to out"
         )
+    for target in versions.values():
+        _check_is_of_lesson(target)
     cells = cells_of(source)
     questions: dict[str, LessonQuestion] = {}
     for question in _questions(source, cells):
@@ -262,6 +265,9 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     key = key_of(questions.values())
     answers = {name: question.answer for name, question in questions.items()}
     for version, target in versions.items():
+        # First, since it says that the folder is a lesson's, also if what follows is cut off; and
+        # beside the notebook, where grade_answer looks for the only file of this kind.
+        _write(target / f"{source.stem}.key", key.model_dump_json())
         _copy(source.parent, target, _left_out(folder, "*.ipynb", "*.key"))
         version_cells = [cell for cell in cells if not _is_mark(cell)]
         if version == "student":
@@ -274,15 +280,41 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
             indent=1,
             ensure_ascii=False,
         )
-        lesson_file = target / source.name
-        lesson_file.write_text(notebook + "\n", encoding="utf-8")
-        # Beside it, where grade_answer looks for the only file of this kind.
-        key_file = target / f"{source.stem}.key"
-        key_file.write_text(key.model_dump_json(), encoding="utf-8")
-    teachers = versions["teacher"] / _ANSWERS
+        _write(target / source.name, notebook + "\n")
     answers_text = json.dumps(answers, indent=1)
-    teachers.write_text(answers_text, encoding="utf-8")
+    _write(versions["teacher"] / _ANSWERS, answers_text)
     return key
+
+
+def _check_is_of_lesson(target: Path) -> None:
+    """Raise ConfigError if a folder has files that no lesson wrote: they would be replaced."""
+    is_new = not is_there(target)
+    if target.is_dir() and not target.is_symlink():
+        is_new = not any(target.iterdir())
+    if not is_new and not any(target.glob("*.key")):
+        raise ConfigError(
+            f"{target} is there already, and no lesson was written to it; give another folder, or "
+            "move it away"
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    # Else the file that the link leads to would be replaced.
+    if path.is_symlink():
+        raise ConfigError(f"{path} is a link, in place of a file of the lesson; remove it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {path.parent}: {error.strerror}; give another one"
+        ) from error
+    write_file(path, text.encode())
+
+
+def _copy_file(source: str, target: str) -> str:
+    if Path(target).is_symlink():
+        raise OSError(f"{target} is a link, in place of a file of the lesson")
+    return shutil.copy2(source, target)
 
 
 def _copy(
@@ -295,6 +327,7 @@ def _copy(
             folder,
             target,
             ignore=ignored,
+            copy_function=_copy_file,
             dirs_exist_ok=True,
         )
     except OSError as error:
@@ -310,7 +343,7 @@ def _left_out(folder: Path, *patterns: str) -> Callable[[str, list[str]], set[st
     by_name = shutil.ignore_patterns(".*", "__pycache__", *patterns)
     # The command's own "--to out" lies in the folder that is copied: without this it would be
     # copied into itself, and the answers of the last time into the student's version.
-    made = {(folder / version).resolve() for version in ("student", "teacher")}
+    made = {os.path.realpath(folder / version) for version in ("student", "teacher")}
 
     def ignored(
         place: str,
@@ -320,7 +353,7 @@ def _left_out(folder: Path, *patterns: str) -> Callable[[str, list[str]], set[st
         if _ANSWERS in names and has_key:
             return set(names)  # the teacher's version, made in another folder
         return by_name(place, names) | {
-            name for name in names if Path(place, name).resolve() in made
+            name for name in names if os.path.realpath(Path(place, name)) in made
         }
 
     return ignored

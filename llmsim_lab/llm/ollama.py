@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-
-import ollama
+from typing import TYPE_CHECKING
 
 from llmsim_lab._util.copies import Shared
 from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.text import clip, printable
-from llmsim_lab.errors import BackendError
+from llmsim_lab.errors import BackendError, ConfigError
 from llmsim_lab.llm._access import (
     Access,
     Address,
@@ -37,6 +36,9 @@ from llmsim_lab.llm._http import (
     run_aside,
 )
 from llmsim_lab.types import ChatBackend, ChatReply, ChatRequest, Message, ModelInfo, OnText
+
+if TYPE_CHECKING:
+    import ollama
 
 SUGGESTED_MODEL = "llama3.1:8b"
 """What to pull where there is no model, or only a very small one; 4.9 GB."""
@@ -333,7 +335,21 @@ async def _official(
 
     Raises:
         BackendError: the server reports an error, does not answer, or not in Ollama's form.
+        ConfigError: the client cannot read the environment.
     """
+    # Only here: it reads the environment as it is imported, and what is wrong there must not keep
+    # everything else from being used.
+    fault = ""
+    try:
+        import ollama
+    except Exception as error:  # noqa: BLE001 - whatever a wrong variable leads to
+        fault = type(error).__name__
+    # Without the exception, which may have a password of a variable.
+    if fault:
+        raise ConfigError(
+            f"Ollama's client cannot read the environment ({fault}); correct OLLAMA_HOST, "
+            "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY or SSL_CERT_FILE"
+        )
     async with server.opened({"model": model}) as transport:
         client = ollama.AsyncClient(
             server.url,

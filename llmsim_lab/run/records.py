@@ -326,36 +326,6 @@ def clients_of(run: AnyRun) -> dict[str, LLMClient]:
     return clients
 
 
-def state_entry(
-    state: object,
-    cls: RunClass,
-) -> object:
-    """Return a state in the form of a manifest."""
-    return loads(encoded(state, cls.state_type))
-
-
-def given_state_of(
-    info: RunInfo,
-    cls: RunClass,
-    first: object,
-) -> object:
-    """Return the start state that a recorded run was given.
-
-    Args:
-        info: the recorded run.
-        cls: its class.
-        first: the state of its turn 0.
-
-    Raises:
-        TapeError: the manifest holds something else; the tape is damaged.
-    """
-    if "given_state" not in info.manifest:
-        return first
-    with checked(f"the given_state of run {info.id} is damaged"):
-        raw = dumps(info.manifest["given_state"]).encode()
-        return decoded(raw, cls.state_type)
-
-
 def settings_entries(run: AnyRun) -> JSONObject:
     """Return the settings of a run's clients in the form of a manifest: ``llm``, and by seat."""
     entries: JSONObject = {"llm": None}

@@ -73,10 +73,36 @@ def test_a_world_is_played_by_chance_with_its_parameters_and_recorded(lab: Run) 
     assert {"factor: 2.0", "'*': random", "seed: 4"} <= written
 
 
+@pytest.mark.posix
+def test_results_are_not_written_through_a_link(lab: Run) -> None:
+    Path("mine").write_text("mine")
+    played = ("run", "pot.py", "--model", "random", "--turns", "1", "--out", "out")
+    succeeds(lab, *played)
+    for name in ("demo.csv", "people.html", "turns.csv"):
+        Path("out", name).unlink(missing_ok=True)
+        Path("out", name).symlink_to(Path("mine").resolve())
+    for command in (
+        played,
+        ("demo", "--no-live", "--out", "out"),
+        ("people", "--model", "random", "--out", "out"),
+    ):
+        assert "is a link, and the results would be written" in fails(lab, *command)
+    assert Path("mine").read_text() == "mine"
+
+
 def test_a_users_own_file_is_not_replaced_by_results(lab: Run) -> None:
     Path("config.yaml").write_text("factor: 2  # as in class\n")
     command = ("run", "pot.py", "--config", "config.yaml", "--model", "random", "--turns", "1")
     assert "config.yaml is there already, and no run wrote it" in fails(lab, *command, "--out", ".")
+    Path("index.html").write_text("mine")
+    Path("student").mkdir()
+    for of_class in (
+        ("grade", ".", "--out", "."),
+        ("tournament", ".", "--world", "pot.py", "--out", "."),
+        ("lesson", "l.ipynb", "--to", "."),
+    ):
+        err = fails(lab, *of_class)
+        assert re.search(r"(index.html|student) is there already, and is no result of", err)
     assert Path("config.yaml").read_text() == "factor: 2  # as in class\n"
     for _ in range(2):  # a run's results are replaced by the next
         succeeds(lab, *command, "--out", "here")

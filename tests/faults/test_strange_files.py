@@ -26,7 +26,6 @@ from llmsim_lab.errors import LabError, ModelFileError
 from llmsim_lab.lessons.answers import AnswerKey
 from llmsim_lab.llm.embedded import weights
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.room._pages import read_words
 from llmsim_lab.study.registration import read_registration
 
 pytestmark = pytest.mark.process
@@ -258,16 +257,15 @@ def made_odd(folder: Path) -> None:
 
 READERS: dict[str, Callable[[Path], object]] = {
     "a configuration": YamlFile.read,
-    "a prompt": lambda path: Prompt.load(path),
+    "a prompt": Prompt.load,
     "a constitution": load_constitution,
-    "a welcome": lambda path: read_words(path),
     "a registration": read_registration,
     "a key": AnswerKey.read,
 }
 
 
 def is_refused(read: Callable[[Path], object], name: str, folder: Path) -> None:
-    with pytest.raises(LabError, match=r"it is not a file|has more than|is not the key"):
+    with pytest.raises(LabError, match=r"it is a (device|pipe)|has more than|is not the key"):
         read(folder / name)
 
 

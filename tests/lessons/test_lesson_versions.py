@@ -142,6 +142,33 @@ def test_the_lesson_that_is_shipped_grades_its_solution_and_each_answer_that_is_
 
 
 @pytest.mark.usefixtures("same_process")
+@pytest.mark.posix
+def test_a_lesson_is_written_neither_over_other_files_nor_through_links(tmp_path: Path) -> None:
+    source = tmp_path / "source" / "bids.ipynb"
+    source.parent.mkdir()
+    (source.parent / "pot.py").write_text("")
+    imported = cell("from llmsim_lab.lessons import grade_answer")
+    write_notebook(source, imported, cell("grade_answer(1, 2)"))
+    mine = tmp_path / "out" / "student" / "bids.ipynb"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(ConfigError, match="student is there already, and no lesson was written"):
+        make_lesson(source, tmp_path / "out")
+    assert mine.read_text() == "mine"
+    for name in ("bids.ipynb", "pot.py"):
+        folder = tmp_path / name
+        make_lesson(source, folder)
+        (folder / "student" / name).unlink()
+        (folder / "student" / name).symlink_to(mine)
+        with pytest.raises(ConfigError, match=f"{name} is a link, in place of a file of the"):
+            make_lesson(source, folder)
+        assert mine.read_text() == "mine"
+    (source.parent / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError, match="cannot be copied"):
+        make_lesson(source, tmp_path / "new")
+
+
+@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("to", ["out", "source"])
 def test_students_get_what_is_not_marked_and_teachers_all_but_the_marks(
     to: str, tmp_path: Path

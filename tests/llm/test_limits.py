@@ -90,10 +90,10 @@ async def test_the_queue_of_a_server_is_not_charged_to_the_model(limit: str) -> 
 
     async def answer(_: ChatRequest) -> ChatReply:
         async with one_at_a_time:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         return ChatReply(text="Yes.")
 
-    client = make_client(answer, max_concurrency=4, **{limit: 0.1})
+    client = make_client(answer, max_concurrency=4, **{limit: 0.2})
     answers = await asyncio.gather(*(say(client) for _ in range(4)))
     assert [call.attempts for _, call in answers] == [1] * 4
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from pydantic import field_validator
@@ -10,8 +11,7 @@ from room_kit import NAMES, PEOPLE, Gift, Pots, begun_class, open_room, playing
 
 from llmsim_lab import Ask, Run, State
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.room import Room, _seats
-from llmsim_lab.room._streams import clock
+from llmsim_lab.room import Room
 
 
 class Lucky(Gift):
@@ -54,7 +54,8 @@ async def test_a_question_that_waits_too_long_is_filled_in(monkeypatch: pytest.M
         teacher = await here.teacher()
         teacher.watch()
         await teacher.until(lambda view: view["online"] == 3)
-        monkeypatch.setattr(_seats, "clock", lambda: clock() + 300)
+        later = time.time() + 301
+        monkeypatch.setattr("llmsim_lab.room._seats.clock", lambda: later)
         await guests[0].until(lambda view: view.get("turn", 0) == 1 and view["step"] == "ask")
         people = here.room.people
         assert (await guests[3].get())["step"] == "filled"

@@ -489,3 +489,7 @@ def test_a_fork_with_another_player_is_recorded_with_that_player(path: Path) -> 
     assert other.config.players == {"*": "random", "Bob": "random"}
     other.close()
     assert PublicGoods.replay(path).turns == other.turns
+    for players in ({"Bob": "person"}, {"Ann": lambda _: 1}):
+        with pytest.raises(ConfigError, match=r"run 2 on .* keeps its players, .* for '[AB]"):
+            PublicGoods.resume(path, players=players)
+    PublicGoods.resume(path, players={"Bob": "random"}).close()

@@ -80,3 +80,21 @@ def test_importing_does_nothing_else(tmp_path: Path, load_all: bool) -> None:
     assert (report["handlers"], report["levels"]) == ([], [])
     assert "llmsim_lab" in report["modules"]
     assert load_all or [name for name in HEAVY if name in report["modules"]] == []
+
+
+def test_a_wrong_variable_is_an_error_of_what_reads_it_alone() -> None:
+    wrong = {"ALL_PROXY": "socks://ann:s3cret@gate", "OLLAMA_HOST": "http://ann:s3cret/@box"}
+    code = """if True:
+        import asyncio, llmsim_lab.cli
+        from llmsim_lab.llm import OllamaBackend
+        asyncio.run(OllamaBackend(host="http://127.0.0.1:1").pull("x"))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **wrong},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ConfigError: Ollama's client cannot read the environment (ValueError)" in done.stderr
+    assert "s3cret" not in done.stderr

@@ -34,7 +34,7 @@ from llmsim_lab._util.jsontext import (
     number_of,
     read,
 )
-from llmsim_lab._util.text import brief, clip, error_text, faults
+from llmsim_lab._util.text import brief, clip, error_text, faults, plain_text
 from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.run.state import fields_of
 from llmsim_lab.types import CallRecord, Places
@@ -689,7 +689,7 @@ def _as_json(value: object) -> bytes:
 def _parts_of(value: object) -> list[tuple[str, object]]:
     """Return the parts of a value, by name."""
     if _has_fields(value):
-        return [(str(name), part) for name, part in fields_of(value).items()]
+        return [(plain_text(name), part) for name, part in fields_of(value).items()]
     if isinstance(value, list | tuple | set | frozenset | deque):
         return [(str(number), part) for number, part in enumerate(value)]
     return []

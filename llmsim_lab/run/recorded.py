@@ -26,7 +26,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, Self, SupportsIndex
 
 from typing_extensions import TypeVar
 
-from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.checks import items_of, whole_number
 from llmsim_lab._util.jsontext import as_mapping, checked, dumps, loads, plain
 from llmsim_lab._util.text import brief, counted, error_text, log_event
 from llmsim_lab._util.waiting import in_thread, run_sync
@@ -1401,7 +1401,10 @@ def listed_interventions(
         return []
     if isinstance(intervene, Mapping):
         return [{"turn": turn, "set": intervene}]
-    items = list(intervene) if isinstance(intervene, Iterable) else [intervene]
+    items = [intervene]
+    if isinstance(intervene, Iterable) and not isinstance(intervene, str):
+        # An iterator may have no end.
+        items = items_of("intervene", intervene, object, "a list of interventions")
     if not all(isinstance(item, Mapping) for item in items):
         raise ConfigError(
             f"intervene={brief(items, 120)} must be new values by name, {{'coins.Ann': 5}}, or a "

@@ -713,13 +713,13 @@ def _as_player(
             player = LLMClient(config, player)
         if hasattr(player, "call_with_retry"):
             # Raises if the client lacks something that a run needs.
-            run_client(player, f"players[{name!r}]")
+            run_client(player, f"players[{brief(name)}]")
             return player
         if callable(player):
             return player
     raise ConfigError(
-        f"players[{name!r}] is {brief(player)}; a player is 'model', 'rule', 'random', a function "
-        "of the question, a Person() or a client"
+        f"players[{brief(name)}] is {brief(player)}; a player is 'model', 'rule', 'random', a "
+        "function of the question, a Person() or a client"
     )
 
 

@@ -83,7 +83,7 @@ class Shown:
         self.add(place, thing)
         self.add(f"parts of {place}", getattr(thing, "__dict__", ""))
         # Not everything can be copied; other libraries' errors cannot.
-        with suppress(TypeError, AttributeError, pickle.PicklingError):
+        with suppress(TypeError, AttributeError, pickle.PicklingError, LabError):
             self.add(f"a copy of {place}", getattr(copy.copy(thing), "__dict__", ""))
             self.add(f"a pickle of {place}", pickle.dumps(thing).decode("latin-1"))
 

@@ -134,7 +134,7 @@ class _Messages(ObjectReceiveStream[Any], ObjectSendStream[Any]):
     """The messages of a connection, from its server and to it, which are counted.
 
     Args:
-        from_server: yields them; in the place of what is no message, an error.
+        from_server: yields them, and an error for what is not a message.
         send_to_server: sends one.
         received: counts them.
     """
@@ -169,7 +169,7 @@ class _Messages(ObjectReceiveStream[Any], ObjectSendStream[Any]):
             await self._send_to_server(item)
 
     async def aclose(self) -> None:
-        """Do nothing: the connection closes, which may have last words."""
+        """Do nothing: the transport closes itself, and may have last words."""
 
 
 def _simplify_outputs(message: JSONRPCMessage) -> None:
@@ -242,7 +242,7 @@ async def _messages_of(
     encoding: str,
     received: Received,
 ) -> AsyncGenerator[SessionMessage | Exception, None]:
-    """Yield the messages of a program, which writes one a line; an error for what is none.
+    """Yield the messages of a program, which writes one a line; an error for any other line.
 
     Raises:
         TooMuchSentError: there are too many, or one is too large.

@@ -199,7 +199,7 @@ def benchmark(name: str) -> dict[str, Any]:
         return runpy.run_path(str(folder / f"{name}.py"))
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(holds: Callable[[], object]) -> None:
     """Wait until a condition holds that can only be polled."""
     for _ in range(6_000):
         if holds():

@@ -246,7 +246,7 @@ async def _messages_of(
     encoding: str,
     received: Received,
 ) -> AsyncGenerator[SessionMessage | Exception, None]:
-    """Yield the messages of a program, which writes one a line; an error for what is none.
+    """Yield the messages of a program, which writes one a line; an error for any other line.
 
     Raises:
         TooMuchSentError: there are too many, or one is too large.

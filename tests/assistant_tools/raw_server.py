@@ -64,11 +64,8 @@ def stay() -> None:
 
 BEFORE = {"chatter": chatter, "mute": lambda: os.close(1), "noise": noise, "die": die, "stay": stay}
 """What is done before a call is answered."""
-RESULTS: dict[str, Any] = {
-    "noise": text('{"good": true}'),
-    "picture": {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}]},
-}
-UNANSWERED = ("hold", "mute", "refuse", "never")
+RESULTS = {"noise": text('{"good": true}')}
+UNANSWERED = ("hold", "mute", "never")
 OTHERS = ("count", "no_json", "spawn", "how_many_wait", "whoami")
 TOOLS = [*dict.fromkeys([*BEFORE, *RESULTS, *UNANSWERED, *OTHERS])]
 
@@ -86,8 +83,6 @@ def call(number: Any, tool: str, arguments: dict[str, Any]) -> None:
         held.append(number)
     elif tool == "never":
         waiting.append(number)
-    elif tool == "refuse":
-        refuse(number, -32602, "the arguments do not please")
     elif tool == "spawn":  # what holds the server's output open as long as it runs
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         answer(number, text(json.dumps([os.getpid(), child.pid])))

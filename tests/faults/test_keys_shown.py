@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import until
 from faults_kit import Attack, Case, Plan, serving
-from lab_kit import Browser, eventually
+from lab_kit import Browser
 from pydantic import Field
 from room_kit import Visitor, open_room
 from verbs_kit import command
@@ -210,7 +211,7 @@ async def press_step(browser: Browser) -> None:
     """Press Step, and wait for what comes of it."""
     browser.send("play", run=1, turns=1)
     await asyncio.sleep(0)
-    await eventually(lambda: not browser.latest("live")["busy"], wait_s=PATIENCE_S)
+    await until(lambda: not browser.latest("live")["busy"])
 
 
 def on_the_command_line(fault: str, kind: str, folder: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
-from collections.abc import Callable
 from typing import Any
 
 from llmsim_lab.lab import Lab
 from llmsim_lab.run.reading import Reading
 
-__all__ = ["Browser", "eventually", "opened", "same_reading"]
+__all__ = ["Browser", "opened", "same_reading"]
 
 
 class Browser:
@@ -65,15 +63,6 @@ def opened(run: Any) -> tuple[Lab, Browser]:
     """Return a window of a run, and what its browser is sent."""
     lab = Lab(run)
     return lab, Browser(lab)
-
-
-async def eventually(known: Callable[[], object], *, wait_s: float = 20.0) -> None:
-    """Wait until something is so."""
-    for _ in range(int(wait_s / 0.01)):
-        if known():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came")
 
 
 def same_reading(one: Reading, other: list[Any]) -> bool:

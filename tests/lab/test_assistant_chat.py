@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from assistant_kit import MemoryTasks, call, conversation, engine
-from lab_kit import Browser, eventually
+from builders import until
+from lab_kit import Browser
 
 from llmsim_lab.assistant import AgentDecision, DecisionContext, DecisionType
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab import AssistantChat
-
-WAIT_S = 30.0
 
 
 class Visitor:
@@ -36,9 +35,7 @@ class Visitor:
         heard = len(self.browser.heard)
         self.browser.send(do, **values)
         # Something is said of each, if only that it is refused; before that nothing is under way.
-        await eventually(
-            lambda: len(self.browser.heard) > heard and not self.chat._busy, wait_s=WAIT_S
-        )
+        await until(lambda: len(self.browser.heard) > heard and not self.chat._busy)
 
 
 async def asked_to_delete(*tasks: str) -> tuple[Visitor, MemoryTasks]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from builders import played
-from lab_kit import Browser, eventually, opened
+from builders import played, until
+from lab_kit import Browser, opened
 from pydantic import Field
 
 from llmsim_lab import Ask, Run, State, Tape
@@ -50,7 +50,7 @@ class Mixes(Run[Mixed]):
 async def formed(run: Any, turn: int) -> tuple[Lab, Browser, list[dict[str, Any]]]:
     lab, browser = opened(run)
     browser.send("form", run=1, turn=turn)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await until(lambda: any("form" in it for it in browser.heard))
     return lab, browser, browser.latest("form")["parts"]
 
 
@@ -75,15 +75,15 @@ async def test_a_note_alone_is_no_intervention_and_a_form_of_before_is_read_as_i
 ):
     lab, browser, _ = await formed(played(Mixes(), 2), 1)
     browser.send("fork", run=1, turn=1, changes={"note": "why"})
-    await eventually(lambda: 2 in lab.runs)
+    await until(lambda: 2 in lab.runs)
     assert lab.reading.runs[2]["changes"] == ["note = why"]
     assert not lab.runs[2].turns[1].interventions
     browser.send("fork", run=1, turn=1, changes={"set": {"share": "0.5"}, "note": "why"})
-    await eventually(lambda: 3 in lab.runs)
+    await until(lambda: 3 in lab.runs)
     assert lab.reading.runs[3]["changes"] == ["share = 0.5; note = why"]
     assert [str(it) for it in lab.runs[3].turns[1].interventions] == ["turn 1: share = 0.5 (why)"]
     browser.send("fork", run=1, turn=2, changes={"set": {"share": "0.5"}})
-    await eventually(lambda: any("fault" in it for it in browser.heard))
+    await until(lambda: any("fault" in it for it in browser.heard))
     assert "share" in browser.latest("fault"), "no form of that turn was sent"
 
 

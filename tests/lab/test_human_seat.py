@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from lab_kit import Browser, eventually
+from builders import until
+from lab_kit import Browser
 from pydantic import Field
 from worlds import PublicGoods
 
@@ -24,7 +25,6 @@ from llmsim_lab.simulation.scores import advice_asked
 pytestmark = pytest.mark.usefixtures("undrawn")
 SAID = {"reasoning": "Prices rise.", "confidence": 0.8}
 RAISE: dict[str, Any] = {"action": "Raise the policy rate", **SAID}
-WAIT_S = 30.0
 HOSTILE = "<script>alert(1)</script></style>\x1b[31m\u202etfel" + "x" * 1_000
 
 
@@ -65,7 +65,7 @@ class Visitor:
         """Wait until a turn has an answer, and has ended or asks for the next one."""
         await self.begun()
         # Until the turn has the answer, its question still waits.
-        await eventually(lambda: self.has_taken(answered), wait_s=WAIT_S)
+        await until(lambda: self.has_taken(answered))
         await self.rest()
 
     def has_taken(self, answered: str) -> bool:
@@ -81,7 +81,7 @@ class Visitor:
     async def rest(self) -> None:
         """Wait until a turn under way has ended, or asks."""
         await self.begun()
-        await eventually(lambda: self.seat.waiting_for or not self.seat._under_way, wait_s=WAIT_S)
+        await until(lambda: self.seat.waiting_for or not self.seat._under_way)
         await asyncio.sleep(0.02)
 
 
@@ -93,7 +93,7 @@ async def seated(run: Any, **more: Any) -> AsyncIterator[Visitor]:
         yield Visitor(seat)
     finally:
         seat.close()
-        await eventually(lambda: not seat._under_way)
+        await until(lambda: not seat._under_way)
 
 
 # --- the central bank's game ----------------------------------------------------------------------
@@ -173,7 +173,7 @@ async def test_a_second_click_on_the_same_answer_plays_no_second_quarter() -> No
 async def test_the_rules_advice_is_shown_when_asked_for_and_counted() -> None:
     async with seated(table_of()) as visitor:
         visitor.browser.send("advise", who="Aland")
-        await eventually(lambda: visitor.now["advice"])
+        await until(lambda: visitor.now["advice"])
         assert "The Taylor rule: Set the interest rate to 14.17%." in visitor.now["advice"]["Aland"]
         await visitor.answer()
         assert visitor.now["advice"] == {}
@@ -187,7 +187,7 @@ async def test_the_last_click_shows_the_ending_and_the_static_view_keeps_it() ->
     async with seated(run, model=model) as visitor:
         await visitor.answer()
         await visitor.answer()
-        await eventually(lambda: visitor.now["score"], wait_s=WAIT_S)
+        await until(lambda: visitor.now["score"])
         score = visitor.now["score"]
         names = {row[0] for row in score["rows"]}
         assert names == {
@@ -208,13 +208,11 @@ async def test_the_last_click_shows_the_ending_and_the_static_view_keeps_it() ->
 async def test_a_score_before_the_first_turn_says_what_is_missing_and_one_of_so_far_goes() -> None:
     async with seated(table_of()) as visitor:
         visitor.browser.send("score")
-        await eventually(
-            lambda: "play a turn first" in visitor.browser.latest("live").get("fault", "")
-        )
+        await until(lambda: "play a turn first" in visitor.browser.latest("live").get("fault", ""))
         for shown in (True, False):
             await visitor.answer()
             visitor.browser.send("score" if shown else "since")
-            await eventually(lambda shown=shown: bool(visitor.now["score"]) is shown, wait_s=WAIT_S)
+            await until(lambda shown=shown: bool(visitor.now["score"]) is shown)
 
 
 @pytest.mark.process
@@ -229,7 +227,7 @@ async def test_a_class_of_three_plays_a_game_each(tmp_path: Path) -> None:
             here = visitor.fields()["rate"]
             rate = min(here["schema"]["enum"], key=lambda it: abs(it - 6 - number))
             await visitor.answer(rate=str(rate))
-        await eventually(lambda: visitor.now["score"], wait_s=WAIT_S)
+        await until(lambda: visitor.now["score"])
         visitor.seat.close()
         visitor.seat.simulation.close()
 
@@ -294,7 +292,7 @@ async def test_stop_leaves_the_run_at_its_last_whole_turn_and_the_form_open() ->
         visitor.browser.send("play", run=1, turns=1)
         await visitor.seat.asked()
         visitor.browser.send("stop")
-        await eventually(lambda: not visitor.seat._under_way, wait_s=WAIT_S)
+        await until(lambda: not visitor.seat._under_way)
         assert visitor.seat.waiting_for == ()
         assert visitor.seat.simulation.turn_number == 0
         await visitor.answer()
@@ -324,7 +322,7 @@ async def test_a_recorded_run_is_looked_at_without_being_asked(path: Path) -> No
         ]
     async with seated(replay(path, turns=0)) as visitor:
         visitor.browser.send("play", run=1, turns=1)
-        await eventually(lambda: visitor.seat.simulation.turn_number == 1)
+        await until(lambda: visitor.seat.simulation.turn_number == 1)
 
 
 # --- several people -------------------------------------------------------------------------------
@@ -356,7 +354,7 @@ async def test_a_turn_started_elsewhere_asks_and_shows_at_the_seat(in_thread: bo
         assert visitor.now["waiting"] == ["Aland"]
         visitor.browser.send("answer", id=visitor.ask()["id"], values={"rate": "11.67"})
         await task
-        await eventually(lambda: visitor.ask()["turn"] == 2)
+        await until(lambda: visitor.ask()["turn"] == 2)
 
 
 # --- other worlds ---------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import pandas as pd
 import pytest
 from anywidget import AnyWidget
-from builders import answer, make_client, make_simulation, recorded
-from lab_kit import Browser, eventually, opened, same_reading
+from builders import answer, make_client, make_simulation, recorded, until
+from lab_kit import Browser, opened, same_reading
 from page_kit import hostile_game
 from pydantic import Field, computed_field
 from worlds import Pot, PublicGoods
@@ -79,7 +79,7 @@ def test_every_recorded_world_is_shown_with_all_its_runs(name: str) -> None:
 
 async def form_opened(browser: Browser, *, turn: int) -> None:
     browser.send("form", run=1, turn=turn)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await until(lambda: any("form" in it for it in browser.heard))
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -99,7 +99,7 @@ async def test_a_world_of_ones_own_is_played_and_forked(
     assert browser.turns == [(1, 0), (1, 1), (1, 2), (2, 2)]
     assert same_reading(lab.reading, browser.records)
     browser.send("form", run=2, turn=2)
-    await eventually(lambda: any("form" in it for it in browser.heard))
+    await until(lambda: any("form" in it for it in browser.heard))
     lab.close()
 
 
@@ -112,14 +112,14 @@ async def test_a_click_plays_and_a_second_one_meanwhile_does_nothing() -> None:
     for _ in range(3):
         browser.send("play", run=1, turns=1)
     await gate.asked.wait()
-    await eventually(lambda: browser.latest("live").get("waiting"))
+    await until(lambda: browser.latest("live").get("waiting"))
     assert browser.latest("live")["waiting"][0]["who"] == "Aland"
     with pytest.raises(ConfigError, match="turns are being played"):
         await lab.play()
     with pytest.raises(ConfigError, match="a fork has to wait"):
         lab.fork()
     gate.go.set()
-    await eventually(lambda: not browser.latest("live")["busy"])
+    await until(lambda: not browser.latest("live")["busy"])
     assert lab.runs[1].turn_number == 1
     assert browser.turns == [(1, 0), (1, 1)]
 
@@ -132,14 +132,14 @@ async def test_pause_ends_after_the_turn_and_stop_drops_it() -> None:
     browser.send("pause")
     await asyncio.sleep(0)
     gate.go.set()
-    await eventually(lambda: not browser.latest("live")["busy"])
+    await until(lambda: not browser.latest("live")["busy"])
     assert browser.latest("live")["says"] == "Paused after turn 1."
     gate.go.clear()
     gate.asked.clear()
     browser.send("play", run=1, turns=5)
     await gate.asked.wait()
     browser.send("stop")
-    await eventually(lambda: not browser.latest("live")["busy"])
+    await until(lambda: not browser.latest("live")["busy"])
     assert browser.latest("live")["says"].startswith("Stopped. The run is at turn 1")
     assert browser.latest("live")["fault"] == ""
     gate.go.set()
@@ -165,8 +165,8 @@ async def test_a_fault_is_one_sentence_and_what_was_asked_is_shown(path: Path) -
     assert [tried["fault"] for tried in lost[0]["tries"]] == ["timeout", "timeout"]
     broken[0] = False
     browser.send("play", run=1, turns=1)  # Try again
-    await eventually(lambda: (1, 1) in browser.turns)
-    await eventually(lambda: not browser.latest("live")["busy"])
+    await until(lambda: (1, 1) in browser.turns)
+    await until(lambda: not browser.latest("live")["busy"])
     assert browser.latest("live")["fault"] == ""
 
 
@@ -175,7 +175,7 @@ async def test_turns_played_in_a_cell_arrive_too_ten_times_a_second_at_most() ->
     lab, browser = opened(run)
     before, began = len(browser.heard), time.monotonic()
     run.run(60, progress=False)  # on another thread's loop, while this one is blocked
-    await eventually(lambda: len(browser.turns) == 61)
+    await until(lambda: len(browser.turns) == 61)
     assert same_reading(lab.reading, browser.records)
     assert len(browser.heard) - before <= max(30, 20 * (time.monotonic() - began))
 
@@ -188,7 +188,7 @@ async def test_commands_from_another_thread_are_done_on_the_loop() -> None:
     thread = threading.Thread(target=browser.send, args=("play",), kwargs={"run": 1, "turns": 2})
     thread.start()
     thread.join()
-    await eventually(lambda: len(browser.turns) == 3)
+    await until(lambda: len(browser.turns) == 3)
     assert set(where) == {threading.main_thread()}
 
 
@@ -298,7 +298,7 @@ async def test_a_fault_of_our_own_is_shown_and_goes_to_the_kernels_log(
     heard: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: heard.append(about))
     browser.send("form", run=1, turn=1)
-    await eventually(lambda: heard)
+    await until(lambda: heard)
     assert browser.latest("fault").startswith("TypeError: ")
 
 
@@ -313,7 +313,7 @@ async def test_only_what_was_changed_is_sent_and_a_fork_says_what_it_was() -> No
     assert coins["value"] == float(f"{lab.runs[1].turns[2].state.coins['Ann']:.6g}")
     assert coins["label"] == "Coins · Ann"
     browser.send("fork", run=1, turn=2, changes={"set": {"coins.Ann": "7"}})
-    await eventually(lambda: 2 in lab.runs)
+    await until(lambda: 2 in lab.runs)
     assert lab.runs[2].state.coins["Ann"] == 7
     known = [it["run"] for it in browser.records if "changes" in it.get("run", {})][-1]
     assert (known["parent"], known["fork"], known["changes"]) == (1, 2, ["coins.Ann = 7"])
@@ -358,10 +358,10 @@ async def test_a_prompt_is_edited_and_a_parameter_restarts_the_run() -> None:
     name = next(iter(lab.runs[1].prompts.values())).name
     text = browser.field("prompt", name)["value"]
     browser.send("fork", run=1, turn=1, changes={"prompt": {name: f"{text}\nBe brief."}})
-    await eventually(lambda: 2 in lab.runs)
+    await until(lambda: 2 in lab.runs)
     assert any("Be brief." in prompt.text for prompt in lab.runs[2].prompts.values())
     browser.send("restart", run=1, changes={"economy": {"shock_scale": "0.5"}})
-    await eventually(lambda: 3 in lab.runs)
+    await until(lambda: 3 in lab.runs)
     assert lab.runs[3].config.economy.shock_scale == 0.5
     assert lab.runs[3].turn_number == 0
 
@@ -400,7 +400,7 @@ async def test_a_wrong_value_is_explained_and_makes_no_run(
     lab, browser = opened(game())
     browser.send("form", run=1, turn=0)
     browser.send(do, run=1, **values)
-    await eventually(lambda: any("fault" in it for it in browser.heard))
+    await until(lambda: any("fault" in it for it in browser.heard))
     assert message in browser.latest("fault")
     assert list(lab.runs) == [1]
 
@@ -462,7 +462,7 @@ async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
     lab, browser = opened(PublicGoods(players={"Ann": Person(), "*": "random"}))
     assert browser.latest("ask") is None
     browser.send("play", run=1, turns=1)
-    await eventually(lambda: browser.latest("ask"))
+    await until(lambda: browser.latest("ask"))
     asked = browser.latest("ask")
     assert (asked["who"], asked["turn"]) == ("Ann", 1)
     assert "You are Ann" in asked["text"]
@@ -472,7 +472,7 @@ async def test_a_person_in_any_world_is_asked_by_a_form() -> None:
     fault = "is 99; it must be a whole number from 0 to 20"
     assert browser.latest("ask")["faults"] == {"amount": fault}
     browser.send("answer", id=asked["id"], values={"amount": "4"})
-    await eventually(lambda: not browser.latest("live")["busy"])
+    await until(lambda: not browser.latest("live")["busy"])
     assert browser.latest("ask") is None
     assert lab.runs[1].state.given["Ann"] == 4
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import recorded
-from lab_kit import Browser, eventually
+from builders import recorded, until
+from lab_kit import Browser
 from page_kit import Log, PageData
 from study_kit import Basin, Water, Wish, asked, instant_client, kind, study_of
 
@@ -56,12 +56,12 @@ async def test_a_study_is_played_and_its_effects_come_as_numbers_and_a_sentence(
     assert browser.latest("live")["says"] == "0 of 6 runs done"
     assert part(browser, 0) == ["left", 0, "", None]
     browser.send("run")
-    await eventually(lambda: words(browser) == "6 of 6 runs done", wait_s=30)
+    await until(lambda: words(browser) == "6 of 6 runs done")
 
     def effects() -> list[dict[str, Any]]:
         return (part(browser, "effects") or {"rows": []})["rows"]
 
-    await eventually(lambda: [effect["n"] for effect in effects()] == [3])
+    await until(lambda: [effect["n"] for effect in effects()] == [3])
     assert part(browser, 5) == ["done", 2, "", None]
     [effect] = effects()
     assert (effect["outcome"], effect["arm"], effect["generalises_to"]) == (
@@ -89,11 +89,11 @@ async def test_it_follows_a_study_that_a_cell_plays_and_stops_it() -> None:
     study = make_study(turns=5_000)
     browser = Browser(StudyBoard(study))
     task = asyncio.create_task(study.arun(progress=False))
-    await eventually(lambda: browser.latest("live")["running"], wait_s=30)
+    await until(lambda: browser.latest("live")["running"])
     browser.send("halt")
     with pytest.raises(asyncio.CancelledError):
         await task
-    await eventually(lambda: "6 stopped" in words(browser))
+    await until(lambda: "6 stopped" in words(browser))
 
 
 async def test_what_failed_is_told_and_run_plays_it_again() -> None:
@@ -107,20 +107,20 @@ async def test_what_failed_is_told_and_run_plays_it_again() -> None:
     board = StudyBoard(make_study(llm_client=client, vary={}))
     browser = Browser(board)
     browser.send("run")
-    await eventually(lambda: "3 failed" in words(browser), wait_s=30)
+    await until(lambda: "3 failed" in words(browser))
     assert part(browser, 0)[0] == "failed"
     assert HOSTILE in part(browser, 0)[2]
     assert "<img" not in str(board.static_html())
     failing.clear()
     browser.send("run")
-    await eventually(lambda: "3 of 3 runs done" in words(browser), wait_s=30)
+    await until(lambda: "3 of 3 runs done" in words(browser))
 
 
 async def test_a_run_is_opened_beside_the_study() -> None:
     board = StudyBoard(await make_study().arun(progress=False))
     browser = Browser(board)
     browser.send("open", place=4)
-    await eventually(lambda: (part(browser, 4) or [None])[-1])
+    await until(lambda: (part(browser, 4) or [None])[-1])
     number = part(browser, 4)[-1]
     assert browser.latest("show") == {"run": number, "turn": None, "view": "overview"}
     assert "fancy, seed 1" in next(it["run"]["name"] for it in browser.records if "run" in it)
@@ -167,12 +167,12 @@ async def test_slots_are_checked_while_one_types_and_a_preview_is_filled(tape: P
     browser = Browser(made)
     assert list(made.texts) == ["as it was", "kind"]
     browser.send("write", place=1, text="You are {{ wealth }}.", turn=0)
-    await eventually(lambda: part(browser, 1, "prompts")["fault"])
+    await until(lambda: part(browser, 1, "prompts")["fault"])
     assert "{{ wealth }}: the run gives this" in part(browser, 1, "prompts")["fault"]
     browser.send("run")
     assert "wealth" in (await fault(browser))
     browser.send("write", place=1, text=f"You, {{{{ name }}}}, are kind. {HOSTILE}", turn=1)
-    await eventually(lambda: part(browser, "filled 1", "prompts"))
+    await until(lambda: part(browser, "filled 1", "prompts"))
     assert part(browser, 1, "prompts")["fault"] == ""
     [[role, number]] = part(browser, "filled 1", "prompts")["messages"]
     assert (role, Log(made.reading.records).text(number)) == (
@@ -180,7 +180,7 @@ async def test_slots_are_checked_while_one_types_and_a_preview_is_filled(tape: P
         f"You, Ann, are kind. {HOSTILE}",
     )
     browser.send("add")
-    await eventually(lambda: "variant 2" in made.texts)
+    await until(lambda: "variant 2" in made.texts)
 
 
 class Spoken(Water):
@@ -206,15 +206,15 @@ async def test_a_variant_of_a_prompt_without_slots_may_have_the_slots_of_every_p
         [[_, number]] = part(browser, "filled 1", "prompts")["messages"]
         return Log(made.reading.records).text(number)
 
-    await eventually(lambda: part(browser, "filled 1", "prompts") and filled()[:5] == "Ann i")
+    await until(lambda: part(browser, "filled 1", "prompts") and filled()[:5] == "Ann i")
     assert (part(browser, 1, "prompts")["fault"], filled()) == ("", "Ann in turn 2, be kind.")
     browser.send("run")
-    await eventually(lambda: made.study and words(browser) == "4 of 4 runs done", wait_s=30)
+    await until(lambda: made.study and words(browser) == "4 of 4 runs done")
     assert {call.prompt[:3] for call in asked(made.study)} == {"You", "Ann", "Bob"}
     made = PromptComparer(run, {"kind": kind}, samples=1, outcome="amount.Ann")
     browser = Browser(made)
     browser.send("run")
-    await eventually(lambda: made.study and words(browser) == "4 of 4 runs done", wait_s=30)
+    await until(lambda: made.study and words(browser) == "4 of 4 runs done")
     texts = {call.prompt for call in asked(made.study)}
     assert {"You are Bob. How much?", "You are Bob. How much? Be kind."} <= texts
 
@@ -241,13 +241,13 @@ async def test_a_system_message_is_part_of_a_variant_and_the_rest_may_have_any_s
         return [Log(made.reading.records).text(number) for _, number in messages]
 
     said = ["The basin fills 1.5-fold.", "Ann, be kind."]
-    await eventually(lambda: part(browser, "filled 1", "prompts") and filled() == said)
+    await until(lambda: part(browser, "filled 1", "prompts") and filled() == said)
     assert part(browser, 1, "prompts")["fault"] == ""
 
 
 async def fault(browser: Browser) -> str:
     browser.heard.clear()
-    await eventually(lambda: any("fault" in it for it in browser.heard))
+    await until(lambda: any("fault" in it for it in browser.heard))
     return str(browser.latest("fault"))
 
 
@@ -255,8 +255,8 @@ async def test_the_situations_are_asked_and_one_effect_says_what_came_of_it(tape
     made = comparer(tape)
     browser = Browser(made)
     browser.send("run", samples=1)
-    await eventually(lambda: made.study and words(browser) == "4 of 4 runs done", wait_s=30)
-    await eventually(lambda: part(browser, "effects"))
+    await until(lambda: made.study and words(browser) == "4 of 4 runs done")
+    await until(lambda: part(browser, "effects"))
     [effect] = part(browser, "effects")["rows"]
     assert effect["sentence"].startswith("kind \N{MINUS SIGN} as it was: ")
     assert "kind \N{MINUS SIGN} as it was: " in made.static_text()

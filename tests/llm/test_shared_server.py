@@ -93,9 +93,7 @@ async def test_eight_requests_at_once_are_all_answered_by_a_server_whose_queue_t
 
 
 async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone: str) -> None:
-    began = time.perf_counter()
     failure = await failure_of(client_of(gone, wait_for_server_s=0.1))
-    assert time.perf_counter() - began >= 0.1
     assert str(failure) == (
         "agent of Aland in turn 1: connection_error after 2 attempts: no Ollama server answers at "
         f"{gone}; start it with: ollama serve, or set OLLAMA_HOST"

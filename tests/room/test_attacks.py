@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -122,16 +123,12 @@ async def test_a_connection_that_reads_no_answer_is_closed(
             lazy.setblocking(False)
             lazy.send(request.encode() * 300)
 
-            def is_closed() -> bool:
-                try:
+            def send() -> None:
+                with suppress(BlockingIOError):
                     lazy.send(b"G")
-                except BlockingIOError:
-                    return False
-                except ConnectionError:
-                    return True
-                return False
 
-            await until(is_closed)
+            with pytest.raises(ConnectionError):
+                await until(send)
 
 
 async def test_half_a_character_and_deep_answers_break_nothing() -> None:

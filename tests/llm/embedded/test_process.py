@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from builders import until
 
 from llmsim_lab.errors import ModelFileError
 from llmsim_lab.llm.embedded import backend
@@ -235,8 +236,7 @@ async def test_two_event_loops_take_turns_and_one_that_waits_hears_of_it() -> No
     thread = threading.Thread(target=lambda: asyncio.run(other()))
     async with queue.turn():
         thread.start()
-        while not pieces:  # noqa: ASYNC110 - it is another thread
-            await asyncio.sleep(0.01)
+        await until(lambda: pieces)
         seen.append("first")
     await asyncio.to_thread(thread.join)
     assert seen == ["first", "other"]

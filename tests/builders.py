@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import itertools
 import runpy
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -41,7 +43,8 @@ __all__ = [
     "make_state",
     "played",
 ]
-__all__ += ["policy", "rate_update", "recorded", "requests_of", "second_by_second", "verdict"]
+__all__ += ["policy", "rate_update", "recorded", "requests_of", "second_by_second", "until"]
+__all__ += ["verdict"]
 
 
 AnyRun = TypeVar("AnyRun", bound=Run[Any])
@@ -194,3 +197,12 @@ def benchmark(name: str) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         return runpy.run_path(str(folder / f"{name}.py"))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until a condition holds that can only be polled."""
+    for _ in range(6_000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it never came to that")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from numbers import Real
 from operator import index
 from typing import Any, TypeVar
@@ -12,6 +12,11 @@ from llmsim_lab._util.text import brief, closest, listed
 from llmsim_lab.errors import ConfigError
 
 Value = TypeVar("Value")
+
+_MOST_NUMBERS = 10_000_000
+"""Of an array that becomes a list of Python's numbers."""
+_MOST_ITEMS = 100_000
+"""Of an argument that lists things: a generator or a range may have no end."""
 
 
 def whole_number(
@@ -63,11 +68,30 @@ def plain_number(value: Any) -> Any:
 
 
 def plain_numbers(values: Any) -> Any:
-    """Return an array, a series, or a set of numbers as a list, and all else as it is."""
+    """Return an array, a series, or a set of numbers as a list, and all else as it is.
+
+    Raises:
+        ConfigError: it has too many numbers.
+    """
     # An array of no dimension is a number, which plain_number takes.
-    if hasattr(values, "tolist") and getattr(values, "shape", None) != ():
-        return values.tolist()
-    return values
+    if not hasattr(values, "tolist") or getattr(values, "shape", None) == ():
+        return values
+    # numpy's broadcast_to makes an array of any size that takes no memory.
+    if getattr(values, "size", 0) > _MOST_NUMBERS:
+        raise ConfigError(
+            f"an array of {values.size:,} numbers is given, and {_MOST_NUMBERS:,} are possible"
+        )
+    return values.tolist()
+
+
+def item_count(values: Sized) -> float:
+    """Return how many items there are; ``math.inf`` for a range of more than Python counts."""
+    try:
+        return len(values)
+    except OverflowError:
+        return math.inf
+    except TypeError:  # an array of numpy's without a dimension
+        return 1
 
 
 def real_number(
@@ -106,11 +130,18 @@ def longest_wait(name: str, value: object) -> float:
     """Return a time limit, seconds; ``math.inf`` is none.
 
     Raises:
-        ConfigError: it is not a number, or below 0.01.
+        ConfigError: it is not a number above 0.
     """
-    if is_number(value) and value == math.inf:
+    number = plain_number(value)
+    # A comparison with NaN is False.
+    if not is_number(number) or not number > 0:
+        raise ConfigError(
+            f"{name}={brief(number)} must be a number of seconds above 0; math.inf waits without "
+            "end"
+        )
+    if number == math.inf:
         return math.inf
-    return real_number(name, value, least=0.01)
+    return real_number(name, number)
 
 
 def text_argument(name: str, value: object) -> str:
@@ -122,6 +153,18 @@ def text_argument(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{name}={brief(value)} must be a text")
     return value
+
+
+def yes_or_no(name: str, value: object) -> bool:
+    """Return an argument that must be True or False, numpy's too.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    answer = plain_number(value)
+    if not isinstance(answer, bool):
+        raise ConfigError(f"{name}={brief(answer)} must be True or False")
+    return answer
 
 
 def instance_of(
@@ -151,6 +194,8 @@ def items_of(
     values: Any,
     kind: type,
     right: str,
+    *,
+    most: int = _MOST_ITEMS,
 ) -> list[Any]:
     """Return the items of a list, or other iterable, that must all be of a class.
 
@@ -159,18 +204,25 @@ def items_of(
         values: what was given.
         kind: the class.
         right: what is right, in words.
+        most: how many there may be.
 
     Raises:
-        ConfigError: an item is something else, or there are none to read.
+        ConfigError: an item is something else, there are none to read, or too many.
     """
-    # A text is one item that was not put into a list.
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    try:
+        # A text is one item that was not put into a list.
+        unread = None if isinstance(values, str) else iter(values)
+    except TypeError:  # not a list, or an array of numpy's without a dimension
+        unread = None
+    if unread is None:
         raise ConfigError(f"{name}={brief(values)} must be {right}")
-    # One by one, so that an iterable without an end stops at its first wrong item.
+    # One by one, so that an iterable without an end stops at its first wrong item, or at the limit.
     items: list[Any] = []
-    for item in values:
+    for item in unread:
         if not isinstance(item, kind):
             raise ConfigError(f"{name} has {brief(item)} in it; it must be {right}")
+        if len(items) == most:
+            raise ConfigError(f"{name}={brief(values)} has more than {most:,} items; give fewer")
         items.append(item)
     return items
 
@@ -195,7 +247,9 @@ def known_names(
     if isinstance(names, Iterable) and not isinstance(names, str | Mapping):
         wanted = names
     chosen = set()
-    for name in wanted:
+    for place, name in enumerate(wanted):
+        if place == _MOST_ITEMS:
+            raise ConfigError(f"more than {_MOST_ITEMS:,} names of a kind {kind} are given")
         if not isinstance(name, str) or name not in every_name:
             raise ConfigError(
                 f"there is no {kind} {brief(name)}{closest(name, every_name)}; there are "

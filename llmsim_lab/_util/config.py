@@ -5,10 +5,11 @@ A wrong value is a ``ConfigError`` that names it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from decimal import Decimal
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -34,11 +35,11 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from llmsim_lab._util.checks import plain_number
-from llmsim_lab._util.files import bounded_bytes
+from llmsim_lab._util.checks import item_count, plain_number
+from llmsim_lab._util.files import as_path, bounded_bytes
 from llmsim_lab._util.frozen import frozen
-from llmsim_lab._util.jsontext import MOST_LEVELS, dumps
-from llmsim_lab._util.text import clip, each_fault, fault_text, faults
+from llmsim_lab._util.jsontext import MOST_LEVELS, SCALARS, dumps
+from llmsim_lab._util.text import brief, clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,17 +89,7 @@ class Settings(Checked):
         if not isinstance(values, Mapping):
             # Not a mapping: pydantic says what is wrong with it.
             return values
-        for name, value in values.items():
-            # pydantic would write out each of its numbers, 10**12 of them too.
-            if isinstance(value, range) and len(value) > _MOST_VALUES:
-                raise ValueError(f"{name}={value} has more than {_MOST_VALUES:,} numbers")
-            is_too_large = isinstance(value, int) and abs(value) > _LARGEST
-            # Of Decimal("NaN") no size can be told; pydantic says that it is not a number.
-            if isinstance(value, Decimal) and value.is_finite():
-                is_too_large = value.adjusted() > _MOST_DIGITS
-            if is_too_large:
-                raise ValueError(f"{name} has a number of more than {_MOST_DIGITS:,} digits")
-        plain = {name: plain_number(value) for name, value in values.items()}
+        plain = {name: _bounded(name, plain_number(value)) for name, value in values.items()}
         faults: list[InitErrorDetails] = []
         for name, value in plain.items():
             # pydantic takes True for 1, so that "seeds: true" in a file would be one seed.
@@ -121,13 +112,7 @@ class Settings(Checked):
     def model_post_init(self, _context: object, /) -> None:
         """Freeze lists and dicts: a change in place would be in no record of the settings."""
         for name, value in self.__dict__.items():
-            try:
-                self.__dict__[name] = frozen(value)
-            except RecursionError:
-                raise ConfigError(
-                    f"{name} is nested too deeply for a tape: more than {MOST_LEVELS} lists and "
-                    "dicts in one another"
-                ) from None
+            self.__dict__[name] = _frozen_setting(name, value)
 
     def model_copy(
         self,
@@ -136,8 +121,64 @@ class Settings(Checked):
         deep: bool = False,
     ) -> Self:
         """Return a copy with some values changed, which are not checked."""
-        changes = {name: frozen(value) for name, value in (update or {}).items()}
+        if not isinstance(update, Mapping | None):
+            raise ConfigError(f"update={brief(update)} must be new values by name, in a dict")
+        changes = {name: _frozen_setting(name, value) for name, value in (update or {}).items()}
         return super().model_copy(update=changes, deep=deep)
+
+
+def _frozen_setting(name: str, value: object) -> object:
+    try:
+        return frozen(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name} has {error}") from None
+    except RecursionError:
+        raise ConfigError(
+            f"{name} is nested too deeply for a tape: more than {MOST_LEVELS} lists and dicts in "
+            "one another"
+        ) from None
+
+
+def _bounded(name: object, value: object) -> object:
+    """Return a value, of an iterator the list of its items; it may be neither too long nor large.
+
+    pydantic would write out each number of ``range(10**12)``, and read an iterator without an end.
+
+    Raises:
+        ValueError: it has too many items or digits.
+    """
+    read = value
+    if isinstance(value, Iterator):
+        read = list(islice(value, _MOST_VALUES + 1))
+    # A list or a dict is in memory already, and may be longer.
+    is_lazy = read is not value or not isinstance(value, str | bytes | dict | list | tuple)
+    if is_lazy and isinstance(read, Sized) and item_count(read) > _MOST_VALUES:
+        raise ValueError(f"{name}={brief(value)} has more than {_MOST_VALUES:,} items")
+    _check_no_iterator(name, read)
+    is_too_large = isinstance(value, int) and abs(value) > _LARGEST
+    # Of Decimal("NaN") no size can be told; pydantic says that it is not a number.
+    if isinstance(value, Decimal) and value.is_finite():
+        is_too_large = value.adjusted() > _MOST_DIGITS
+    if is_too_large:
+        raise ValueError(f"{name} has a number of more than {_MOST_DIGITS:,} digits")
+    return read
+
+
+def _check_no_iterator(name: object, value: object) -> None:
+    """Raise ValueError for an iterator in a list or dict, which pydantic would read to its end."""
+    unread: list[Any] = [[value]]
+    seen: set[int] = set()
+    while unread:
+        holder = unread.pop()
+        for item in holder.values() if isinstance(holder, dict) else holder:
+            if type(item) in SCALARS:
+                continue
+            if isinstance(item, Iterator):
+                raise ValueError(f"{name} has {brief(item)} in it; make a list of it")
+            # A list may hold itself.
+            if isinstance(item, dict | list | tuple) and id(item) not in seen:
+                seen.add(id(item))
+                unread.append(item)
 
 
 def _types_in(annotation: object) -> set[object]:
@@ -203,6 +244,7 @@ class YamlFile:
         Raises:
             ConfigError: it cannot be read, or is not YAML of keys and values, each once.
         """
+        path = as_path("the configuration", path)
         try:
             text = bounded_bytes(path, _MOST_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:

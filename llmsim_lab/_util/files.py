@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO, TextIOWrapper
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from stat import S_ISREG
+from stat import S_ISFIFO, S_ISREG
 
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError, DataError
@@ -109,18 +109,27 @@ def bounded_bytes(path: Path, most: int) -> bytes:
     """Return what a file of unknown origin holds.
 
     Raises:
-        OSError: it cannot be read, has more than so many bytes, or is a pipe or a device, which may
-            have no end.
+        OSError: it cannot be read, has more than so many bytes, is a device, which may have no end,
+            or a pipe without a writer, which would be waited for.
     """
-    # Windows has no such flag; without it a pipe is waited for until somebody writes to it.
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(number, "rb") as file:  # noqa: PTH123 - of a number
-        if not S_ISREG(os.fstat(number).st_mode):
-            raise OSError("it is not a file")
+    with open(path, "rb", opener=_opened_at_once) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        # A shell hands over what a command prints as a pipe: ``run <(command)``, ``/dev/stdin``.
+        if not S_ISREG(mode) and not S_ISFIFO(mode):
+            raise OSError("it is a device")
+        if S_ISFIFO(mode):
+            os.set_blocking(file.fileno(), True)
         content = file.read(most + 1)
+    if S_ISFIFO(mode) and not content:
+        raise OSError("it is a pipe that nobody writes to")
     if len(content) > most:
         raise OSError(f"it has more than {most / 10**6:.3g} MB")
     return content
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    # Windows has no such flag; without it a pipe is waited for until somebody writes to it.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def bounded_text(

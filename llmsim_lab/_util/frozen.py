@@ -61,9 +61,22 @@ class SetOnce:
         super().__setattr__(name, value)
 
 
+_LARGEST = 10**4_300
+"""Python writes no whole number of more digits, and so no tape or message has one."""
+
+
 def frozen(value: Any) -> Any:
-    """Return a value with all dicts and lists in it frozen, as deep as they are."""
+    """Return a value with all dicts and lists in it frozen, as deep as they are.
+
+    Raises:
+        ConfigError: there is a whole number in it that has too many digits.
+    """
+    if isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+        raise ConfigError("a number of more than 4,300 digits, which no tape can hold")
     if isinstance(value, dict):
+        for key in value:
+            if isinstance(key, int):
+                frozen(key)
         return FrozenDict({key: frozen(item) for key, item in value.items()})
     if isinstance(value, list):
         return FrozenList([frozen(item) for item in value])

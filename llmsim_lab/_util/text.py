@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import math
 import os
 import re
 import reprlib
@@ -46,6 +47,8 @@ _LIBRARIES = (
 _MOST_COMPARED = 2_000
 """Of names that may be meant by a wrong one."""
 _LONGEST_NAME = 200
+_MOST_LISTED = 100
+"""Of the right names in a message: those of a configuration, of a table's columns."""
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
 
@@ -139,8 +142,18 @@ def wrapped(line: str) -> str:
     )
 
 
-# Python's own repr of a value of megabytes takes seconds before it can be cut.
-_brief = reprlib.Repr()
+class _Brief(reprlib.Repr):
+    """Writes the beginning of a value: Python's own repr of megabytes takes seconds."""
+
+    def repr_int(self, value: int, level: int) -> str:
+        try:
+            return super().repr_int(value, level)
+        except ValueError:  # Python writes no number of more than 4,300 digits
+            digits = int(value.bit_length() * math.log10(2)) + 1
+            return f"<a number of {digits:,} digits>"
+
+
+_brief = _Brief()
 _brief.maxlevel = 3
 _brief.maxstring = _brief.maxother = 400
 _brief.maxlist = _brief.maxtuple = 20
@@ -151,8 +164,16 @@ def brief(value: object, length: int = 60) -> str:
     """Return a value as Python writes it, clipped to a length, however large it is."""
     try:
         return clip(_brief.repr(value), length)
-    except Exception:  # noqa: BLE001 - a value's own code, or a number of over 4,300 digits
+    except Exception:  # noqa: BLE001 - a value's own code
         return f"<{type(value).__name__}>"
+
+
+def plain_text(value: object) -> str:
+    """Return ``str`` of a value, in its place what ``brief`` says where its own code raises."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a value's own code, or a number of over 4,300 digits
+        return brief(value)
 
 
 def counted(number: int, noun: str) -> str:
@@ -172,8 +193,8 @@ def few(
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Return names on one line, at most so many: ``A, B and 3 more``."""
-    first = ", ".join(names[:most])
+    """Return names on one line, at most so many, long ones cut: ``A, B and 3 more``."""
+    first = ", ".join(clip(name, _LONGEST_NAME) for name in names[:most])
     if len(names) > most:
         return f"{first} and {len(names) - most:,} more"
     return first
@@ -332,7 +353,7 @@ def closest(name: object, right_names: Iterable[str]) -> str:
 def among(name: object, right_names: Iterable[str]) -> str:
     """Return the end of a message on a wrong name: a similar right name, and all right names."""
     names = list(dict.fromkeys(right_names))
-    return f"{closest(name, names)}; there are {', '.join(names) or 'none'}"
+    return f"{closest(name, names)}; there are {listed(names, _MOST_LISTED) or 'none'}"
 
 
 # --- log lines -----------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from llmsim_lab._util.checks import instance_of, items_of, longest_wait
+from llmsim_lab._util.copies import Sole
 from llmsim_lab._util.jsontext import Schema, text_of_model
 from llmsim_lab._util.text import brief, clip, log_event
 from llmsim_lab.assistant._toolbox import (
@@ -40,15 +41,13 @@ from llmsim_lab.assistant.types import Arguments, ToolDeclaration, ToolResult, T
 from llmsim_lab.errors import ConfigError
 
 try:
-    from mcp import Client, MCPError, StdioServerParameters, stdio_client
+    from mcp import Client, MCPError, StdioServerParameters
     from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, CallToolResult, TextContent, Tool
 
     from llmsim_lab.assistant._mcp_transports import (
-        LastWords,
         Received,
-        bounded,
         has_many_values,
         http,
         program,
@@ -62,12 +61,12 @@ _Target = StdioServerParameters | MCPServer[Any] | Server[Any] | str
 _MAX_ERROR_CHARS = 1_000
 _MAX_STDERR_CHARS = 500
 _MAX_TOOLS = 256
+"""Of one server, whose schemas are checked in .3 s. OpenAI's protocol has 128 at most."""
 _MAX_LISTED_CHARS = 1_000_000
 """Of all tools together: more than a model's window holds."""
-"""Of one server, whose schemas are checked in .3 s. OpenAI's protocol has 128 at most."""
 
 
-class MCPToolExecutor:
+class MCPToolExecutor(Sole):
     """Runs the tools of one MCP server, from any thread and event loop, several at once.
 
     The server is connected to when it is first needed, and again when the connection was closed,
@@ -87,6 +86,11 @@ class MCPToolExecutor:
         >>> tools = MCPToolExecutor(["llmsim-lab-tasks"])
         >>> result = await tools.execute("add_task", {"description": "Buy milk"}, user_id="ann")
     """
+
+    no_copy = (
+        "an MCPToolExecutor cannot be copied or pickled, since it holds the connection to its "
+        "server; make another one of the same server: MCPToolExecutor(server)"
+    )
 
     def __init__(
         self,
@@ -276,17 +280,11 @@ class _Connection:
     def __init__(self, target: _Target, start_timeout_s: float) -> None:
         self._started: Future[dict[str, Tool]] = Future()
         self._received = Received()
-        self._stderr = LastWords()
         server: Any = target
-        if isinstance(target, StdioServerParameters) and os.name != "posix":
-            # Windows has no process groups; there the library's own connection ends all with it.
-            stderr: Any = self._stderr.file()
-            server = bounded(stdio_client(target, errlog=stderr), self._received)
-        elif isinstance(target, StdioServerParameters):
-            started = program(_with_its_group(target), self._received, self._stderr)
-            server = bounded(started, self._received)
+        if isinstance(target, StdioServerParameters):
+            server = program(_with_its_group(target), self._received)
         elif isinstance(target, str):
-            server = bounded(http(target, self._received), self._received)
+            server = http(target, self._received)
         work = partial(anyio.run, self._hold, server, start_timeout_s)
         self._thread = threading.Thread(
             target=work,
@@ -368,7 +366,7 @@ class _Connection:
 
     def last_words(self) -> str:
         """Return the end of what the server wrote to standard error, as the end of a message."""
-        text = clip(str(self._stderr), _MAX_STDERR_CHARS)
+        text = clip(self._received.last_words.decode(errors="replace"), _MAX_STDERR_CHARS)
         if not text:
             return ""
         return f"; its standard error: {text}"
@@ -417,6 +415,8 @@ def _with_its_group(command: StdioServerParameters) -> StdioServerParameters:
     Raises:
         ConfigError: there is no such program.
     """
+    if os.name != "posix":
+        return command  # there the library ends what its server started
     path = (command.env or {}).get("PATH")
     if command.cwd is None and shutil.which(command.command, path=path) is None:
         raise ConfigError(

@@ -18,6 +18,7 @@ import traitlets as t
 from anywidget import AnyWidget
 from markupsafe import Markup
 
+from llmsim_lab._util.copies import Sole
 from llmsim_lab._util.drawing import load_matplotlib
 from llmsim_lab._util.html import details, join, pre, visible
 from llmsim_lab._util.waiting import background_loop
@@ -49,7 +50,7 @@ _SAVE_S = 0.5
 """How long after a change the static view is written."""
 
 
-class Lab(LiveWindow, AnyWidget):
+class Lab(Sole, LiveWindow, AnyWidget):
     """Play a run, look at any turn, its charts, decisions and prompts, change it and fork it.
 
     A turn that fails, or is stopped, changes nothing: the run stays at its last whole turn. The
@@ -68,6 +69,10 @@ class Lab(LiveWindow, AnyWidget):
         ``await lab.play(3)`` does from a cell what the button does.
     """
 
+    no_copy = (
+        "a window of a notebook cannot be copied or pickled: it belongs to one page. Make another "
+        "one of the same run, such as Lab(run), or keep the run's tape"
+    )
     # As text: for a path, anywidget has a watcher whose callback would keep each widget for ever.
     _esm = module()
     panels: t.List[str] = t.List(t.Unicode()).tag(sync=True)

@@ -17,12 +17,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, NoReturn, SupportsIndex, TypeVar
 
 from pydantic import BaseModel
 from pydantic_core import to_json
 
 from llmsim_lab._util.checks import text_argument, whole_number
+from llmsim_lab._util.copies import Shared
 from llmsim_lab._util.frozen import SetOnce, frozen
 from llmsim_lab._util.jsontext import SCALARS, dumps, plain
 from llmsim_lab._util.text import brief, clip, log_as_asked
@@ -65,11 +66,11 @@ JSONMapping = Mapping[str, Any]
 """A schema, a tool's declaration, or options: values of JSON by name."""
 
 
-class LLMClient(SetOnce):
+class LLMClient(Shared, SetOnce):
     """A model and its settings; share one client among all agents of a run.
 
     It can be used from any number of event loops and threads; each loop has its own limit of
-    requests in flight.
+    requests in flight. A copy of it, or of what holds it, is the same client.
 
     Args:
         config: the settings; the defaults suit a small local model.
@@ -111,6 +112,14 @@ class LLMClient(SetOnce):
         )
         self._share(limits, advised)
         self._set(config)
+
+    def __reduce_ex__(self, _protocol: SupportsIndex, /) -> NoReturn:
+        # Called to pickle a client, and whatever holds it; copies are shared.
+        raise ConfigError(
+            "an LLMClient cannot be pickled: its key and its limit of requests stay in this "
+            "process. Where it is needed, make one: connect('ollama:NAME'); to a study give this "
+            "name, or a function that makes a client"
+        )
 
     def _share(
         self,

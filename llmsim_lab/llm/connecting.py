@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ _SPECS = (
 _GET = "pip install 'llmsim-lab[embedded]'"
 _MAY_BE_THERE_S = 1.0
 """How long to wait for each answer of an Ollama server that the user did not name."""
+_IS_THERE_S = 5.0
+"""The same for one that was named."""
 
 
 @without_locals
@@ -208,13 +211,16 @@ def _auto(
     download: bool,
 ) -> ChosenModel:
     """Return the model of an Ollama that answers, else an embedded one."""
+    # A server that was named is there, and may be busy.
+    is_named = bool(host or os.environ.get("OLLAMA_HOST"))
+    patience_s = _IS_THERE_S if is_named else _MAY_BE_THERE_S
     try:
         # Without a key: it is sent only to a server that the user named.
         return _ollama(
             "",
             host,
             None,
-            look(host, timeout_s=_MAY_BE_THERE_S),
+            look(host, timeout_s=patience_s),
         )
     except BackendError as error:
         # Said where the embedded model is taken instead: users who have an Ollama wonder.

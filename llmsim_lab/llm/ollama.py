@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from llmsim_lab._util.copies import Shared
 from llmsim_lab._util.frozen import SetOnce
 from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import BackendError, ConfigError
@@ -52,7 +53,7 @@ _REQUESTS_IN_A_LOOK = 6
 """So many times what one request may take is the longest look: all but the first are quick."""
 
 
-class OllamaBackend(SetOnce, ChatBackend):
+class OllamaBackend(Shared, SetOnce, ChatBackend):
     """Answers requests by an Ollama server.
 
     May be used from several event loops and threads; all backends of one server share its

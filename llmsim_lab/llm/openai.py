@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from llmsim_lab._util.copies import Shared
 from llmsim_lab._util.frozen import SetOnce, thawed
 from llmsim_lab._util.jsontext import JSON, JSONObject, Schema
 from llmsim_lab._util.schemas import schemas_in
@@ -103,7 +104,7 @@ class TracedToken(NamedTuple):
     likely: tuple[Token, ...]
 
 
-class OpenAIBackend(SetOnce, ChatBackend):
+class OpenAIBackend(Shared, SetOnce, ChatBackend):
     """Answers requests by a server that speaks OpenAI's protocol: ``/v1/chat/completions``.
 
     May be used from several event loops and threads; all backends of one server share its

@@ -327,7 +327,8 @@ class Purse:
     def __init__(self, budget: Budget) -> None:
         if not isinstance(budget, Budget):
             # True is an int as well.
-            number = budget if type(budget) is int and budget > 0 else 500
+            is_count = type(budget) is int and 0 < budget < 1_000_000
+            number = budget if is_count else 500
             raise ConfigError(f"budget={brief(budget)} is no Budget; write Budget(calls={number})")
         self.budget = budget
         self.calls = 0

@@ -7,7 +7,7 @@ HTTP's parser bounds one header and one chunk's head. It does not bound how many
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -64,11 +64,26 @@ class BoundedHTTP(httpx.AsyncHTTPTransport):
         bound(self, most_bytes=MAX_WIRE_BYTES)
 
 
-def bound(transport: Any, *, most_bytes: int | None) -> None:
-    """Let a transport of httpx or httpx2 read only so much for each request; None counts heads."""
+def bound(
+    transport: Any,
+    *,
+    most_bytes: int | None,
+    count: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Let a transport of httpx or httpx2 read only so much.
+
+    Args:
+        transport: for which this holds.
+        most_bytes: for each request; None where the caller counts them. Heads have a limit anyway.
+        count: is called with the size of each piece that is read, and may raise.
+    """
     # httpcore's pools have an argument for it, and httpx has none.
     pool = transport._pool
-    pool._network_backend = BoundedNetwork(pool._network_backend, most_bytes=most_bytes)
+    pool._network_backend = BoundedNetwork(
+        pool._network_backend,
+        most_bytes=most_bytes,
+        count=count,
+    )
 
 
 def proxy_url(url: str) -> str | None:
@@ -83,11 +98,19 @@ class BoundedNetwork:
     Args:
         inner: makes them; httpcore's, or httpcore2's, which has the same methods.
         most_bytes: for one request; None where the caller counts them.
+        count: is called with the size of each piece that is read.
     """
 
-    def __init__(self, inner: Any, *, most_bytes: int | None) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        *,
+        most_bytes: int | None,
+        count: Callable[[int], None],
+    ) -> None:
         self._inner = inner
         self._most_bytes = most_bytes
+        self._count = count
 
     async def connect_tcp(
         self,
@@ -105,7 +128,7 @@ class BoundedNetwork:
             local_address=local_address,
             socket_options=socket_options,
         )
-        return _BoundedStream(stream, self._most_bytes)
+        return _BoundedStream(stream, self._most_bytes, self._count)
 
     async def sleep(self, seconds: float) -> None:
         """Wait between two attempts to connect."""
@@ -115,9 +138,15 @@ class BoundedNetwork:
 class _BoundedStream:
     """A connection from which only so much is read for each request."""
 
-    def __init__(self, inner: Any, most_bytes: int | None) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        most_bytes: int | None,
+        count: Callable[[int], None],
+    ) -> None:
         self._inner = inner
         self._most_bytes = most_bytes
+        self._count = count
         self._received_bytes = 0
 
     async def read(
@@ -127,6 +156,7 @@ class _BoundedStream:
     ) -> bytes:
         content: bytes = await self._inner.read(max_bytes, timeout)
         self._received_bytes += len(content)
+        self._count(len(content))
         if _in_head.get() and self._received_bytes > MAX_HEAD_BYTES:
             raise TooMuchSentError(f"it sent more than {MAX_HEAD_BYTES:,} bytes before its answer")
         if self._most_bytes is not None and self._received_bytes > self._most_bytes:
@@ -152,7 +182,7 @@ class _BoundedStream:
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore's
     ) -> _BoundedStream:
         encrypted = await self._inner.start_tls(ssl_context, server_hostname, timeout)
-        return _BoundedStream(encrypted, self._most_bytes)
+        return _BoundedStream(encrypted, self._most_bytes, self._count)
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)

@@ -34,6 +34,7 @@ TWIN = "twin"
 _TURN = re.compile(r"[1-9][0-9]{0,8}")
 _ROUNDED = 0.01
 """How far a printed mean or spread may be from that of the values, as a share of it."""
+_MOST_PEOPLE = 10**10
 _PERCENT = 0.005
 """How far a printed share may be from its count: studies print whole percentages."""
 
@@ -76,7 +77,7 @@ class PublishedFigure:
         # Here, and not where it is compared: an interval of contradicting numbers looks like any.
         for name in ("study", "condition", "source", "place", "note"):
             _check_text(name, getattr(self, name))
-        whole_number("n", self.n, least=0)
+        whole_number("n", self.n, least=0, most=_MOST_PEOPLE)
         real_number("mean", self.mean)
         if self.sd is not None:
             real_number("sd", self.sd, least=0)
@@ -299,12 +300,14 @@ def published(
     _check_text("study", study)
     _check_text("condition", condition)
     _check_text("measure", measure)
+    _check_text("note", note)
     if period is not None:
-        whole_number("period", period)
-    if real_number("divide_by", divide_by) <= 0:
-        raise ConfigError(f"divide_by={divide_by} must be above 0, such as the stake, 5")
+        period = whole_number("period", period, most=_MOST_PEOPLE)
+    divide_by = real_number("divide_by", divide_by)
+    if divide_by <= 0:
+        raise ConfigError(f"divide_by={divide_by:g} must be above 0, such as the stake, 5")
     if n is not None:
-        whole_number("n", n, least=1)
+        n = whole_number("n", n, least=1, most=_MOST_PEOPLE)
     return _figure_of(
         study,
         condition=condition,

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from llmsim_lab._util.checks import plain_number, plain_numbers, real_number, whole_number
+from llmsim_lab._util.checks import (
+    item_count,
+    plain_number,
+    plain_numbers,
+    real_number,
+    whole_number,
+)
 from llmsim_lab._util.config import Settings
 from llmsim_lab._util.text import brief, closest, counted, listed, whole_text
 from llmsim_lab.errors import ConfigError, PromptError
@@ -86,15 +92,18 @@ class Population(Settings):
         columns = list(next(iter(rows.values())))
         for name, row in rows.items():
             if list(row) != columns:
-                raise ValueError(f"{name} has the columns {list(row)}, and the first one {columns}")
+                raise ValueError(
+                    f"{brief(name)} has the columns {brief(list(row), 200)}, and the first one "
+                    f"{brief(columns, 200)}"
+                )
         if not columns:
             raise ValueError("the rows have no column, so that nobody is like anybody")
         # Checked here too, since a population may come from a file and not from a table.
         for column in columns:
             if column in TAKEN or not _is_slot(column):
                 raise ValueError(
-                    f"a column {column!r} cannot be a prompt's slot; call it something else, a "
-                    f"word that is not one of {', '.join(TAKEN)}, nor of the language of prompts"
+                    f"a column {brief(column)} cannot be a prompt's slot; call it something else, "
+                    f"a word that is not one of {', '.join(TAKEN)}, nor of the language of prompts"
                 )
         for name, row in rows.items():
             for text in (name, *row.values()):
@@ -108,11 +117,15 @@ class Population(Settings):
     @model_validator(mode="after")
     def _check_words(self) -> Self:
         # From a tape or a file these may be of another population.
-        for column in self.wanted:
+        for column, shares in self.wanted.items():
             if column not in self.columns:
                 raise ValueError(
-                    f"wanted has a margin of {column!r}, and the columns are {listed(self.columns)}"
+                    f"wanted has a margin of {brief(column)}, and the columns are "
+                    f"{listed(self.columns)}"
                 )
+            for value in shares:
+                if value != whole_text(value):
+                    raise ValueError(f"wanted has the value {brief(value)}, with half a character")
         if not self.words:
             return self
         if is_file_name(self.words):
@@ -172,14 +185,14 @@ class Population(Settings):
         if frame.empty:
             raise ConfigError("the table has no rows, so that nobody can be drawn from it")
         _check_columns(frame)
-        whole_number("seed", seed, least=0)
+        seed = whole_number("seed", seed, least=0)
         # A column of weights is no trait: as a slot it would tell a player how many it stands for.
         numbers = np.ones(len(frame))
         if isinstance(weights, str):
             if weights not in frame:
                 raise ConfigError(
-                    f"weights={weights!r} is not a column{closest(weights, frame.columns)}; the "
-                    f"table has {listed(list(frame.columns))}"
+                    f"weights={brief(weights)} is not a column{closest(weights, frame.columns)}; "
+                    f"the table has {listed(list(frame.columns))}"
                 )
             numbers = _weights_of(frame[weights], len(frame))
             frame = frame.drop(columns=weights)
@@ -284,7 +297,7 @@ class Population(Settings):
                 "begin with Population.from_table(...)"
             )
         if seed is not None:
-            whole_number("seed", seed, least=0)
+            seed = whole_number("seed", seed, least=0)
         masks = _masks_of(table.frame, margins)
         weights = table.weights.copy()
         miss = np.inf
@@ -347,8 +360,8 @@ class Population(Settings):
         """
         if not isinstance(name, str) or name not in self.rows:
             raise ConfigError(
-                f"the population has no row for {name!r}{closest(name, self.rows)}; it has "
-                f"{listed(list(self.rows))}: Population.from_table(..., names=[{name!r}, ...])"
+                f"the population has no row for {brief(name)}{closest(name, self.rows)}; it has "
+                f"{listed(list(self.rows))}: Population.from_table(..., names=[{brief(name)}, ...])"
             )
         return self.rows[name]
 
@@ -432,15 +445,16 @@ def _masks_of(
             if strangers:
                 of_nobody = f", and nobody of the table is {brief(strangers[0])}"
             raise ConfigError(
-                f"the margin of {column} does not say how many are {without_share!r}{of_nobody}; "
-                "give each of its values a share, 0 for nobody: "
-                f"{column}={{{without_share!r}: 0, ...}}"
+                f"the margin of {column} does not say how many are {brief(without_share)}"
+                f"{of_nobody}; give each of its values a share, 0 for nobody: "
+                f"{column}={{{brief(without_share)}: 0, ...}}"
             )
         for value, share in shares.items():
             mask = _is_value(frame[column], value)
             if share > 0 and not mask.any():
                 raise ConfigError(
-                    f"{share:.0%} are to have {column}={value!r}, and the table has nobody of them"
+                    f"{share:.0%} are to have {column}={brief(value)}, and the table has nobody "
+                    "of them"
                 )
             masks.append((mask, float(share)))
     return masks
@@ -535,6 +549,9 @@ def _weights_of(
         raise ConfigError(
             f"weights={brief(weights)} must be a column's name, or a list: a number for each row"
         )
+    count = item_count(entries)
+    if count != rows:
+        raise ConfigError(f"weights are {count:,} numbers for {rows} rows; each row needs one")
     for weight in entries:
         if isinstance(weight, str):
             raise ConfigError(
@@ -544,11 +561,8 @@ def _weights_of(
     numbers: NDArray[np.float64] = np.array(
         [real_number("a weight", weight, least=0) for weight in entries]
     )
-    if len(numbers) != rows or not numbers.any():
-        raise ConfigError(
-            f"weights are {len(numbers)} numbers for {rows} rows; each row needs one, finite and "
-            "not negative, and not all may be 0"
-        )
+    if not numbers.any():
+        raise ConfigError("weights are all 0; a row that is to be drawn needs one above 0")
     numbers /= numbers.max()  # else the sum of the largest ones is no number
     return numbers
 
@@ -569,7 +583,7 @@ def _player_names(
     """
     # A slip such as 10**30 would fill the memory before any error.
     if n is not None:
-        whole_number("n", n, least=1, most=_MOST_PLAYERS)
+        n = whole_number("n", n, least=1, most=_MOST_PLAYERS)
     if names is None:
         last = rows if n is None else n
         return tuple(f"P{number}" for number in range(1, last + 1))
@@ -577,6 +591,8 @@ def _player_names(
     # A set has no order: each program would give other people the rows.
     if not _is_list(entries):
         raise ConfigError(f"names={brief(names)} must be a list of texts: names=['Ann', 'Bob']")
+    if item_count(entries) > _MOST_PLAYERS:
+        raise ConfigError(f"names={brief(names)} has more than {_MOST_PLAYERS:,} names; give fewer")
     for name in entries:
         if not isinstance(name, str):
             raise ConfigError(f"names has {brief(name)}, and a player's name is a text")
@@ -601,7 +617,16 @@ def _plain(value: object, column: str) -> Value:
     if _is_missing(value):
         return None
     plain = plain_number(value)
-    if isinstance(plain, str | bool | int):
+    if isinstance(plain, str) and plain != whole_text(plain):
+        raise ConfigError(
+            f"the column {brief(column)} has {brief(plain)}, with half a character (a surrogate), "
+            "which no file can hold; read the table with its own encoding"
+        )
+    if isinstance(plain, str | bool):
+        return plain
+    if isinstance(plain, int):
+        # Its size alone: a number of a thousand digits can neither be compared nor shown.
+        real_number(f"a value of {column}", plain)
         return plain
     if isinstance(plain, float):
         return real_number(f"a value of {column}", plain)

@@ -43,8 +43,8 @@ _FEW_PAIRS = 250_000
 """With more pairs of pieces in two texts, pieces that occur everywhere begin no match."""
 _MOST_PAIRS = 40_000_000
 """With more pairs, larger pieces are compared."""
-_MOST_BYTES = 2**20
-"""Of a file: prompts are texts of some kilobytes."""
+_MOST_BYTES = 4_000_000
+"""Of a file: a million characters, which a template may have, of up to four bytes."""
 _SIZES = (r"\s+|\S+", r".*\n|.+", r"(?s).+")
 """The pieces of a text: words and the spaces between them, lines, or the whole text."""
 _HEADING = re.compile(r"^## (System|User)[ \t]*$", re.MULTILINE)

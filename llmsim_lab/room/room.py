@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import quote, urlsplit
 
 from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.copies import Sole
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import safe
 from llmsim_lab._util.jsontext import JSON, JSONObject
@@ -45,7 +46,7 @@ _URL = re.compile(r"https?://([\w.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?/*", re.ASCII |
 Fill = Literal["random", "rule", "model"]
 
 
-class Room:
+class Room(Sole):
     """People join a run, or the runs of a study, from their own devices.
 
     One machine is the server; people need a browser and the link. The runs of a study get the
@@ -78,6 +79,11 @@ class Room:
         ``room = Room(study, timeout_s=90)``, then ``room.open(host="0.0.0.0")`` and
         ``await room.play()`` in cells of their own.
     """
+
+    no_copy = (
+        "a Room cannot be copied or pickled, since it holds its port and the seats of people; make "
+        "another one of another run or study: Room(run.fork())"
+    )
 
     def __init__(
         self,

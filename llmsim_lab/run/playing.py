@@ -368,9 +368,18 @@ class PlayedWorld(BaseWorld[StateT]):
         after = played.state
         # At the turn's end: an intervention at turn 3 acts on the way to turn 4.
         for item in planned:
+            try:
+                changed = self.changed(after, item.set)
+            except ConfigError as error:
+                # Its names and values were right when it was planned, in the state of then.
+                raise ConfigError(
+                    f"what is planned for turn {number} cannot be set: {error}. To continue "
+                    "without it: run.planned = [item for item in run.planned if item.turn != "
+                    f"{number}]"
+                ) from error
             after = own_state(
                 self,
-                self.changed(after, item.set),
+                changed,
                 "changed returned",
             )
         # The run continues with the state as the tape would give it back.

@@ -27,14 +27,14 @@ from typing import Any, Generic, NamedTuple, NoReturn, Self, SupportsIndex
 from typing_extensions import TypeVar
 
 from llmsim_lab._util.checks import whole_number
-from llmsim_lab._util.jsontext import as_mapping, plain
+from llmsim_lab._util.jsontext import as_mapping, checked, dumps, loads, plain
 from llmsim_lab._util.text import brief, counted, error_text, log_event
 from llmsim_lab._util.waiting import in_thread, run_sync
 from llmsim_lab.errors import ConfigError, LabError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
-from llmsim_lab.run._kept import config_as_json
+from llmsim_lab.run._kept import config_as_json, decoded, encoded
 from llmsim_lab.run.config import StateChange, WorldConfig, by_name
 from llmsim_lab.run.page import write_page
 from llmsim_lab.run.plain_prompts import with_edits
@@ -48,6 +48,7 @@ from llmsim_lab.run.records import (
     clients_of,
     config_of,
     entries_of,
+    interventions_of,
     llm_config_of,
     planned_in,
     prompts_of,
@@ -297,6 +298,8 @@ class Run(PlayedWorld[StateT]):
             changes,
             arguments,
         )
+        new._given_start = self._given_start
+        new._set_first = _not_configured(new, [*self.turns[0].interventions, *changes])
         if tape is None:
             return new
         return record(new, tape)
@@ -453,6 +456,7 @@ class Run(PlayedWorld[StateT]):
             given: as for ``replay``.
 
         Raises:
+            ConfigError: a player is another one than was recorded.
             TapeError: another process is writing to the run, or the tape is read-only.
         """
         tape = existing_tape(tape)
@@ -464,6 +468,7 @@ class Run(PlayedWorld[StateT]):
             llm_client,
             given,
         )
+        _check_same_players(tape, info, resumed)
         changes = _code_changes(info, resumed)
         if changes:
             _warn(
@@ -503,6 +508,7 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape) if to is None else _opened_to_read(tape)
         info = tape.run(run)
+        others = tape.runs()
         if to is not None:
             tape = tape.copy([info.id], to)
         recorded = _run_to_play_on(
@@ -519,7 +525,7 @@ class Run(PlayedWorld[StateT]):
             # A new replicate has new seeds. With the same seeds a server could give the same
             # answers again, which are no second sample.
             used = [new.config.replicate]
-            for other in tape.runs():
+            for other in others:  # also those that were not copied
                 number = as_mapping(other.manifest.get("config")).get("replicate")
                 if isinstance(number, int):  # a damaged run may have anything there
                     used.append(number)
@@ -664,6 +670,9 @@ def new_manifest(
     if run.given:
         manifest["given"] = ["players"]
         manifest["given_players"] = run._given_players
+    if run._given_start is not None:
+        # Turn 0 has also what is set in it before the first turn.
+        manifest["given_state"] = loads(encoded(run._given_start, type(run).state_type))
     manifest |= settings_entries(run)
     # Filled in when the first turn begins: only then is the server asked which model it has.
     manifest["model"] = None
@@ -699,8 +708,7 @@ def anew(
     """Return a run that begins anew with another configuration, recorded on the same tape.
 
     All else that the run was given stays: its players, its prompts, a start state of its own, and
-    what was set in it before the first turn. A run that was loaded from a tape knows no start of
-    its own: its class makes the new one.
+    what was set in it before the first turn.
 
     Args:
         run: the run.
@@ -735,13 +743,12 @@ def unrecorded_fork(
         "llm_client": client,
         "prompts": with_edits(run.prompts, prompts),
     }
-    # The interventions up to that turn are in the turns themselves.
-    planned = [change for change in run.planned if change.turn > at]
     new = _continued_from(
         type(run),
         run.config,
         run.turns[: at + 1],
-        planned,
+        # Also those that were made by then: a fork of the fork may play their turns again.
+        run.planned,
         arguments,
     )
     new._given_start = run._given_start
@@ -1165,13 +1172,32 @@ def _restored(
         "llm_client": client,
         "prompts": prompts_of(info.manifest),
     }
-    return _continued_from(
+    run = _continued_from(
         recorded.cls,
         config_of(info, recorded.cls),
         past,
         planned_in(recorded.records),
         arguments,
     )
+    # The first record is written again with each change until the first turn begins.
+    first = recorded.records[0]
+    run._set_first = _not_configured(
+        run,
+        interventions_of(first, "interventions") + interventions_of(first, "planned"),
+    )
+    if "given_state" in info.manifest:
+        with checked(f"the given_state of run {info.id} on the tape is damaged"):
+            given_state = dumps(info.manifest["given_state"]).encode()
+            run._given_start = decoded(given_state, recorded.cls.state_type)
+    return run
+
+
+def _not_configured(
+    run: Run,
+    changes: Iterable[StateChange],
+) -> list[StateChange]:
+    """Return the interventions that are not in a run's configuration."""
+    return [change for change in changes if change not in run.config.interventions]
 
 
 def _class_of(
@@ -1225,6 +1251,37 @@ def _check_arguments(
         )
 
 
+def _check_same_players(
+    tape: Tape,
+    info: RunInfo,
+    resumed: Run,
+) -> None:
+    """Raise ConfigError if a resumed run has other players: no replay could repeat its turns."""
+    manifest = info.manifest
+    recorded = config_of(info, type(resumed)).players
+    given_then = manifest.get("given_players", [])
+    if manifest["given"] and not given_then:  # an older tape, which does not name them
+        return
+    now = resumed.config.players
+    given_now = resumed._given_players
+    for seat in {**recorded, **now, **dict.fromkeys([*given_then, *given_now])}:
+        is_given_then = seat in given_then
+        if recorded.get(seat) == now.get(seat) and is_given_then == (seat in given_now):
+            continue
+        then = "none was recorded"
+        way_out = "leave it out"
+        if is_given_then:
+            then = "a function or client was recorded"
+            way_out = "give the same again"
+        elif seat in recorded:
+            then = f"{recorded[seat]!r} was recorded"
+        raise ConfigError(
+            f"run {info.id} on {tape.path} keeps its players, and players= has another one for "
+            f"{seat!r}, where {then}; {way_out}, or fork the run: fork({str(tape.path)!r}, "
+            f"{info.id}, players={{{seat!r}: ...}})"
+        )
+
+
 def _recorded_client(info: RunInfo) -> LLMClient | None:
     """Return a client that stands for the recorded model; None if the run had no model."""
     settings = llm_config_of(info.manifest)
@@ -1264,9 +1321,6 @@ def _continued_from(
     run.planned = planned
     # That state is where it goes on, not where it began.
     run._given_start = None
-    for change in turns[0].interventions:
-        if turns[0].number == 0 and change not in config.interventions:
-            run._set_first.append(change)
     return run
 
 

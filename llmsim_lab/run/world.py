@@ -124,7 +124,6 @@ class BaseWorld(Generic[StateT]):
         self._listeners = Listeners()
         # True while a turn is played: no second turn may begin, and no attribute may be set.
         self._stepping = False
-        self._given_start = state
         self._set_first: list[StateChange] = []
         """What was set before the first turn, besides the configuration's interventions."""
         self._purse: Purse | None = None
@@ -162,6 +161,7 @@ class BaseWorld(Generic[StateT]):
             "starts from",
         )
         self.turns: list[Turn] = [Turn(number=0, state=start)]
+        self._given_start = None if state is None else start
 
     def __setattr__(self, name: str, value: Any) -> None:
         # With an underscore the author says that no turn depends on the attribute: ready() sets

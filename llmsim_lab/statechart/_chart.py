@@ -19,15 +19,23 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.checks import (
+    instance_of,
+    items_of,
+    known_names,
+    text_argument,
+    whole_number,
+)
 from llmsim_lab._util.config import Settings, read_config
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import visible
-from llmsim_lab._util.text import among
+from llmsim_lab._util.text import among, brief
 from llmsim_lab.errors import ConfigError
 
 TIMEOUT = "timeout"
 """The trigger of an agent that has been in a state too long."""
 
+_A_STATE = "a state, such as AgentState.IDLE"
 _SHIPPED = Path(__file__).parent / "charts" / "social_feed.yaml"
 
 
@@ -70,6 +78,9 @@ class Transition:
         source: the state it starts from.
         target: the state it leads to.
         guard: a condition on agent and context; without one the transition is always legal.
+
+    Raises:
+        ConfigError: the trigger or a state is not a text, or the guard is not a function.
     """
 
     trigger: str
@@ -82,6 +93,15 @@ class Transition:
         """Trigger and guard, as UML writes them."""
         guard = getattr(self.guard, "__name__", "")
         return f"{self.trigger} [{guard}]" if guard else self.trigger
+
+    def __post_init__(self) -> None:
+        text_argument("trigger", self.trigger)
+        instance_of("source", self.source, str, _A_STATE)
+        instance_of("target", self.target, str, _A_STATE)
+        if self.guard is not None and not callable(self.guard):
+            raise ConfigError(
+                f"guard={brief(self.guard)} must be a function of the agent and the context"
+            )
 
     def allows(self, agent: Any, context: object) -> bool:
         """Return the guard's answer for an agent; errors get a note that names the transition."""
@@ -122,13 +142,25 @@ class Statechart:
         *,
         timeouts: Mapping[AgentState, int] | None = None,
     ) -> None:
-        self.states = tuple(dict.fromkeys(states))
-        self.transitions = tuple(transitions)
-        self.initial = initial
-        self.timeouts = dict(timeouts or {})
-        named_states = [initial, *self.timeouts]
+        right = "a list of states, such as those of AgentState"
+        self.states = tuple(dict.fromkeys(items_of("states", states, str, right)))
+        self.transitions = tuple(
+            items_of("transitions", transitions, Transition, "a list of Transitions")
+        )
+        self.initial = instance_of("initial", initial, str, _A_STATE)
+        named_states = [self.initial]
         for move in self.transitions:
             named_states += [move.source, move.target]
+        self._check(named_states)
+        self.timeouts: dict[AgentState, int] = {}
+        given = {} if timeouts is None else timeouts
+        instance_of("timeouts", given, Mapping, "ticks by state: {AgentState.SCROLLING: 3}")
+        for state, ticks in given.items():
+            self._check([instance_of("a state in timeouts", state, str, _A_STATE)])
+            self.timeouts[state] = whole_number(f"timeouts[{state}]", ticks, least=1)
+
+    def _check(self, named_states: list[AgentState]) -> None:
+        """Raise ConfigError for a state that the chart does not have."""
         known_names(
             "chart state",
             map(str, named_states),
@@ -152,9 +184,11 @@ class Statechart:
             ConfigError: the file cannot be read, names what does not exist, or is not a valid
                 chart.
         """
+        instance_of("guards", guards, Mapping, "functions by name: {'interested': ...}")
         table = source
         if not isinstance(table, ChartTable):
-            table = read_config(Path(table or _SHIPPED), ChartTable)
+            path = _SHIPPED if table is None else as_path("chart", table)
+            table = read_config(path, ChartTable)
         moves = []
         for row in table.transitions:
             guard = None
@@ -162,8 +196,9 @@ class Statechart:
                 guard = guards.get(row.guard)
                 # A guard that is left out would allow what it was written to forbid.
                 if guard is None:
+                    others = among(row.guard, map(str, guards))
                     raise ConfigError(
-                        f"chart: there is no guard {row.guard!r}{among(row.guard, guards)}. Write "
+                        f"chart: there is no guard {row.guard!r}{others}. Write "
                         "class Town(SocialSimulation): guards = SocialSimulation.guards | "
                         f"{{{row.guard!r}: function}}"
                     )
@@ -186,6 +221,7 @@ class Statechart:
 
     def valid_triggers(self, state: AgentState) -> list[str]:
         """Return the triggers that some transition from a state answers to, in chart order."""
+        instance_of("state", state, str, _A_STATE)
         # A dict as an ordered set, since several transitions may have the same trigger.
         triggers = [move.trigger for move in self.transitions if move.source == state]
         return list(dict.fromkeys(triggers))
@@ -206,6 +242,8 @@ class Statechart:
             agent: passed to the guards; without an agent all guards count as True.
             context: passed to the guards too.
         """
+        instance_of("state", state, str, _A_STATE)
+        text_argument("trigger", trigger)
         targets = []
         for move in self.transitions:
             if move.source != state or move.trigger != trigger:
@@ -234,6 +272,8 @@ class Statechart:
         Returns:
             The new state, or None if no transition matches.
         """
+        if not hasattr(agent, "state"):
+            raise ConfigError(f"agent={brief(agent)} has no state, as a SocialAgent has")
         targets = self.valid_targets(
             agent.state,
             trigger,

@@ -23,9 +23,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, StringConstraints, ValidationError
 
+from llmsim_lab._util.checks import instance_of, items_of, text_argument, whole_number
 from llmsim_lab._util.text import faults, log_event
 from llmsim_lab._util.waiting import gather_all
-from llmsim_lab.errors import LLMFailureException
+from llmsim_lab.errors import ConfigError, LLMFailureException
 from llmsim_lab.llm import LLMClient
 from llmsim_lab.llm.chains import FORGIVEN
 from llmsim_lab.llm.client import checked_client
@@ -51,7 +52,7 @@ class MoveQuestion:
         turn: the turn being played, if any.
 
     Raises:
-        ValueError: there are no options.
+        ConfigError: there are no options, or a value is of the wrong kind.
     """
 
     agent: SocialAgent
@@ -62,8 +63,13 @@ class MoveQuestion:
     turn: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.options:
-            raise ValueError(
+        instance_of("agent", self.agent, SocialAgent, "a SocialAgent")
+        instance_of("current_state", self.current_state, AgentState, "an AgentState")
+        text_argument("trigger", self.trigger)
+        options = items_of("options", self.options, AgentState, "a list of AgentStates")
+        object.__setattr__(self, "options", options)
+        if not options:
+            raise ConfigError(
                 f"{self.agent.name} has no option for the trigger {self.trigger!r} in state "
                 f"{self.current_state.value!r}; ask the chart's valid_targets first"
             )
@@ -202,7 +208,7 @@ class Reasoner:
         seed: int | None = None,
     ) -> None:
         self.llm_client: LLMClient = checked_client(client, "client")
-        self.seed = seed
+        self.seed = None if seed is None else whole_number("seed", seed, least=0, most=2**64)
         self.counts: Counter[Status] = Counter()
 
     async def decide(
@@ -226,11 +232,14 @@ class Reasoner:
             context: what the move is about, such as a ``Post``.
 
         Raises:
-            ValueError: there are no options.
+            ConfigError: there are no options, or a value is of the wrong kind.
             LLMFailureException: the model cannot be reached, or refuses the request.
         """
         if isinstance(agent, Sequence):
-            return await gather_all([self._decided(question) for question in agent])
+            right = "a SocialAgent, or a list of MoveQuestions"
+            questions = items_of("agent", agent, MoveQuestion, right)
+            return await gather_all([self._decided(question) for question in questions])
+        instance_of("agent", agent, SocialAgent, "a SocialAgent")
         state = agent.state if current_state is None else current_state
         return await self._decided(
             MoveQuestion(
@@ -357,7 +366,11 @@ def build_reasoner_prompt(
         options: the legal states, in the order in which the model reads them.
         context: what the decision is about; see ``format_context``.
     """
-    agent = SocialAgent(agent_name, agent_interests, agent_personality)
+    agent = SocialAgent(
+        text_argument("agent_name", agent_name),
+        items_of("agent_interests", agent_interests, str, "a list of topics"),
+        text_argument("agent_personality", agent_personality),
+    )
     question = MoveQuestion(
         agent,
         current_state,
@@ -367,7 +380,7 @@ def build_reasoner_prompt(
     )
     return move_prompt(
         question,
-        options,
+        question.options,
         Prompt.load("reasoner"),
         False,
     )
@@ -404,14 +417,15 @@ def parse_reasoner_response(
     """Return the option that a reply names.
 
     Raises:
-        ValueError: the reply is not a JSON object with ``next_state``, or names another state.
+        ConfigError: the reply is not a JSON object with ``next_state``, or names another state.
     """
+    states = items_of("options", options, AgentState, "a list of AgentStates")
     try:
         reply = NextState.model_validate_json(response_text)
     except ValidationError as error:
-        raise ValueError(f"Failed to parse Reasoner response: {faults(error)}") from error
-    if reply.next_state not in options:
-        raise ValueError(_not_an_option(reply.next_state, options))
+        raise ConfigError(f"Failed to parse Reasoner response: {faults(error)}") from error
+    if reply.next_state not in states:
+        raise ConfigError(_not_an_option(reply.next_state, states))
     return AgentState(reply.next_state)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from llmsim_lab._util.checks import known_names, real_number
-from llmsim_lab._util.text import among, counted, roughly
+from llmsim_lab._util.checks import known_names, real_number, text_argument, yes_or_no
+from llmsim_lab._util.text import among, brief, counted, roughly
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._prices import Prices
 from llmsim_lab.study._results import StudyResults
@@ -24,8 +24,8 @@ from llmsim_lab.study.estimates.effects import (
     Compared,
     Remark,
     Tally,
-    check_contrasts,
     check_formula,
+    checked_contrasts,
     compared,
     effects,
 )
@@ -49,6 +49,16 @@ class EffectOptions:
     paired: bool | None = None
     typical: bool = False
     noise: bool = False
+
+    def __post_init__(self) -> None:
+        if self.formula is not None:
+            text_argument("formula", self.formula)
+        if self.contrasts is not None:
+            object.__setattr__(self, "contrasts", checked_contrasts(self.contrasts))
+        if self.paired is not None:
+            yes_or_no("paired", self.paired)
+        yes_or_no("typical", self.typical)
+        yes_or_no("noise", self.noise)
 
 
 class _Draws(NamedTuple):
@@ -100,11 +110,12 @@ def compared_arms(
     """Return how pairs of arms differ in one outcome; see ``Study.compared``."""
     setup = results.setup
     known_names("outcome", [outcome], setup.outcomes)
-    _check_pairs(contrasts)
+    pairs = checked_contrasts(contrasts)
+    _check_pairs(pairs)
     table = results.compared()
     return compared(
         table[table["outcome"] == outcome],
-        contrasts=contrasts,
+        contrasts=pairs,
         generalises_to=setup.generalises_to,
         wanted=Wanted(paired=setup.is_paired(None)),
     )
@@ -122,6 +133,10 @@ def difference_by_turn(
     """Return by turn how an arm differs from another; see ``Study.by_turn``."""
     setup = results.setup
     level = _checked_level(level)
+    for name, value in (("column", column), ("arm", arm), ("reference", reference)):
+        text_argument(name, value)
+    if paired is not None:
+        yes_or_no("paired", paired)
     reference = reference or setup.reference
     other_arms = [name for name in setup.arms if name != reference]
     # The curve is of one arm; which one is not guessed.
@@ -162,7 +177,6 @@ def _check_options(setup: StudySetup, options: EffectOptions) -> None:
 
 
 def _check_pairs(contrasts: Sequence[tuple[str, str]]) -> None:
-    check_contrasts(contrasts)
     for upper, lower in contrasts:
         if upper == lower:
             raise ConfigError(f"contrasts: {upper!r} is compared with itself")
@@ -184,7 +198,9 @@ def _check_sesoi(setup: StudySetup, sesoi: float | Mapping[str, float] | None) -
         return
     for name in sesoi:
         if name not in setup.outcomes:
-            raise ConfigError(f"sesoi: outcome {name!r} is unknown{among(name, setup.outcomes)}")
+            raise ConfigError(
+                f"sesoi: outcome {brief(name)} is unknown{among(name, setup.outcomes)}"
+            )
     for margin in sesoi.values():
         # An outcome without a smallest effect of interest has None.
         if margin is not None:

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from llmsim_lab._util.checks import as_whole_number, plain_numbers, whole_number
+from llmsim_lab._util.checks import as_whole_number, items_of, plain_numbers, whole_number
 from llmsim_lab._util.jsontext import dumps, plain
 from llmsim_lab._util.text import brief
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import Run
 from llmsim_lab.run.registry import is_shipped, sources_digest
-from llmsim_lab.study.design import Arm, Play, SharedTurns, World
+from llmsim_lab.study.design import MOST_RUNS, Arm, Play, SharedTurns, World
 from llmsim_lab.study.playing import Job, Unit, digest_of
 from llmsim_lab.tape import RunInfo
 
@@ -180,15 +180,12 @@ def independent_runs(tape: Tape, run: Any) -> list[RunInfo]:
     run = plain_numbers(run)
     if run is None or as_whole_number(run) is not None:
         return [tape.run(run)]
-    if run == "all":
+    if isinstance(run, str) and run == "all":
         # A fork shares its first turns with its parent.
         infos = [info for info in tape.runs() if info.parent is None]
-    elif isinstance(run, str) or not isinstance(run, Iterable):
-        raise ConfigError(
-            f"run={brief(run, 80)} must be a run's number, several ([1, 2, 3]), or 'all'"
-        )
     else:
-        infos = [tape.run(number) for number in run]
+        right = "a run's number, several ([1, 2, 3]), or 'all'"
+        infos = [tape.run(number) for number in items_of("run", run, object, right, most=MOST_RUNS)]
     roots = set()
     for info in infos:
         # A fork's line begins with the run that was forked.
@@ -220,9 +217,8 @@ def situations_of(
     units: list[PlannedUnit] = []
     turns = plain_numbers(turns)
     if turns is not None:
-        if isinstance(turns, str) or not isinstance(turns, Iterable):
-            raise ConfigError(f"turns={brief(turns)} must be a list of turns: turns=[3, 4]")
-        turns = [whole_number("a turn", turn) for turn in turns]
+        listed = items_of("turns", turns, object, "a list of turns: turns=[3, 4]")
+        turns = [whole_number("a turn", turn) for turn in listed]
     for info in infos:
         digests = _digests_of_situations(tape, info)
         wanted = list(digests)
@@ -230,7 +226,7 @@ def situations_of(
         if turns is not None:
             # In the run's order and each once, whatever the order of ``turns``.
             wanted = [turn for turn in digests if turn in turns]
-            missing = [f"turn {turn}" for turn in turns if turn not in digests]
+            missing = [f"turn {brief(turn)}" for turn in turns if turn not in digests]
         if missing or not wanted:
             first = missing[0] if missing else "no turn"
             raise ConfigError(

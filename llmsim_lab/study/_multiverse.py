@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llmsim_lab._util.checks import known_names
+from llmsim_lab._util.checks import known_names, text_argument
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import contrast_name
+from llmsim_lab._util.text import brief, contrast_name
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study._charts import curve_figure
 
@@ -99,9 +99,13 @@ def multiverse(
         ConfigError: there is no such factor or outcome, the factor does not have two levels, or the
             outcome has texts.
     """
+    # Not by its class: that module imports this one, by way of the study's window.
+    if not hasattr(study, "compared"):
+        raise ConfigError(f"study={brief(study)} must be a Study that was played")
+    text_argument("outcome", outcome)
     outcome = outcome or next(iter(study.outcome), "")
-    known_names("factor", factor, study.arms[study.reference])
-    known_names("outcome", outcome, study.outcome)
+    known_names("factor", [factor], study.arms[study.reference])
+    known_names("outcome", [outcome], study.outcome)
     # In the order of the design: the first level is subtracted from the second.
     every_level = [of_arm[factor] for of_arm in study.arms.values()]
     levels = list(dict.fromkeys(every_level))

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from llmsim_lab._util.tables import frame_of
-from llmsim_lab._util.text import among, brief, error_text
+from llmsim_lab._util.text import among, brief, error_text, plain_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import series_of
@@ -62,7 +62,7 @@ def outcomes_of(
         outcome = list(fields) if asks_again else names_known[:1]
     if isinstance(outcome, str) or callable(outcome):
         outcome = [outcome]
-    if not outcome:
+    if isinstance(outcome, Sequence | Mapping) and not outcome:
         return {}
     outcomes = labelled("outcome", outcome)
     if len(outcomes) > _MOST_OUTCOMES:
@@ -77,7 +77,7 @@ def outcomes_of(
     for item in outcomes.values():
         if callable(item):
             continue
-        name = str(item).removesuffix(LAST)
+        name = plain_text(item).removesuffix(LAST)
         field = name.partition(".")[0]
         key = name.rpartition(".")[2]
         # "coins.Ann@lst" is a mistyped "@last", and not a player's name.
@@ -180,7 +180,9 @@ class OutcomeReader:
             if world.asks_again:
                 asked_again = load().turns[-1]
                 return {last: _in_replies(asked_again, outcome)}
-            raise ConfigError(f"outcome {outcome!r}: not a column of these{among(column, columns)}")
+            raise ConfigError(
+                f"outcome {brief(outcome)}: not a column of these{among(column, columns)}"
+            )
         if world.asks_again or outcome.endswith(LAST):
             return {last: rows[last].get(column)}
         values = {turn: row.get(column) for turn, row in rows.items()}

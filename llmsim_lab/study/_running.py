@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
-from llmsim_lab._util.checks import plain_numbers
+from llmsim_lab._util.checks import item_count, items_of, plain_numbers
 from llmsim_lab._util.text import brief, error_text, listed
 from llmsim_lab._util.waiting import Listeners
 from llmsim_lab.errors import ConfigError, PromptError
@@ -82,12 +81,14 @@ def keys_of(setup: StudySetup, only: object) -> list[Key]:
         ConfigError: they are no pairs, or the study does not have such an arm or unit.
     """
     only = plain_numbers(only)
-    pairs: list[Any] = [only]
-    if isinstance(only, Iterable) and not isinstance(only, str):
-        pairs = list(only)
+    right = (
+        f"a list of runs, each an arm and a {setup.unit_name}: only=[({setup.reference!r}, "
+        f"{setup.units[0]!r})]"
+    )
+    pairs = items_of("only", only, object, right)
     keys: list[Key] = []
     for pair in pairs:
-        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and item_count(pair) == 2
         if not is_pair or not isinstance(pair[0], str):
             raise ConfigError(
                 f"only={brief(only, 120)} must be a list of runs, each an arm and a "
@@ -98,8 +99,8 @@ def keys_of(setup: StudySetup, only: object) -> list[Key]:
         keys.append(key)
         if key not in setup.files.jobs:
             raise ConfigError(
-                f"only: there is no run of arm {arm!r} with {setup.unit_name} {unit!r}; arms "
-                f"are {listed(list(setup.arms))}, {setup.unit_name}s {setup.units}"
+                f"only: there is no run of arm {brief(arm)} with {setup.unit_name} {brief(unit)}; "
+                f"arms are {listed(list(setup.arms))}, {setup.unit_name}s {brief(setup.units, 200)}"
             )
     return keys
 

@@ -282,7 +282,7 @@ def set_up(
         on_change=on_change,
     )
     files = StudyFiles(
-        as_path("tape", folder or tempfile.mkdtemp(prefix="llmsim-study-")),
+        as_path("tape", tempfile.mkdtemp(prefix="llmsim-study-") if folder is None else folder),
         jobs,
         player,
         keys=product(arms_by_name, units),

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from markupsafe import Markup
 
-from llmsim_lab._util.checks import known_names, whole_number
+from llmsim_lab._util.checks import instance_of, known_names, text_argument, whole_number
+from llmsim_lab._util.copies import Sole
+from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import join, pre, table
-from llmsim_lab._util.text import brief, clip, contrast_name, counted, printable
+from llmsim_lab._util.text import brief, contrast_name, counted, listed, printable
 from llmsim_lab._util.waiting import Listeners, explain, run_sync
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.llm import Tape
@@ -42,7 +44,7 @@ from llmsim_lab.study._running import (
     play_study,
 )
 from llmsim_lab.study._setup import Model, set_up
-from llmsim_lab.study.design import MOST_SAMPLES, Play, World, seeds_of
+from llmsim_lab.study.design import MOST_SAMPLES, Play, World, check_world, seeds_of
 from llmsim_lab.study.people import GroupOfPeople
 from llmsim_lab.study.playing import Key, StudyRun, Unit, as_unit, sole_study
 from llmsim_lab.study.registration import RegisteredPart, Registration
@@ -61,7 +63,7 @@ _WATCH_S = 0.5
 """Between two pictures of a study that is watched."""
 
 
-class Study:
+class Study(Sole):
     """Runs of a world under different conditions, over seeds that all conditions share.
 
     A complete run is not played again. An interrupted run continues with its next turn, also after
@@ -113,6 +115,12 @@ class Study:
     """
 
     registration: Registration | None = None
+    no_copy = (
+        "a Study cannot be copied or pickled, since both would play the same runs in one folder, "
+        "which without tape= is deleted with the first. study.replace(seeds=..., tape=...) returns "
+        "another one, study.results is its table, and to play it in other processes there is "
+        "study.run(executor=...)"
+    )
 
     def __init__(
         self,
@@ -135,13 +143,15 @@ class Study:
                 digest=str(seed),
             )
             units.append(unit)
+        text_argument("name", name)
+        design = World(
+            world,
+            fixed,
+            vary,
+            turns=turns,
+        )
         self._arrange(
-            World(
-                world,
-                fixed,
-                vary,
-                turns=turns,
-            ),
+            design,
             units,
             outcome=outcome,
             tape=tape,
@@ -255,9 +265,13 @@ class Study:
             raise ConfigError(
                 f"the run is on no tape; make it with one: {world_name}(..., tape='my.tape')"
             )
+        text_argument("name", name)
         infos = independent_runs(source, run)
         first = infos[0]
-        kind = world or class_of_manifest(first.id, first.manifest)
+        kind = world
+        if kind is None:
+            kind = class_of_manifest(first.id, first.manifest)
+        check_world(kind)
         samples = whole_number(
             "samples",
             samples,
@@ -309,13 +323,14 @@ class Study:
             source: the tape whose situations are asked again.
             samples: how often each situation is asked in each arm.
         """
+        self._is_temporary = tape is None or (isinstance(tape, str) and tape == "")
         self._listeners = Listeners()
         self._task: asyncio.Task[Any] | None = None
         setup = set_up(
             world,
             units,
             outcome=outcome,
-            folder=tape,
+            folder=None if self._is_temporary else tape,
             llm_client=llm_client,
             name=name,
             on_change=self._listeners,
@@ -323,7 +338,6 @@ class Study:
             samples=samples,
         )
         self.tape = setup.files.folder
-        self._is_temporary = not tape
         if self._is_temporary:
             # The callback gets the folder alone: one that knew the study would keep it alive.
             weakref.finalize(
@@ -404,7 +418,7 @@ class Study:
         if self.running:
             raise ConfigError("this study is being played; wait for it, or cancel it")
         if parallel is not None:
-            whole_number("parallel", parallel, least=1)
+            parallel = whole_number("parallel", parallel, least=1)
         setup = self._setup
         if executor is not None:
             check_executor(setup, executor, budget)
@@ -471,7 +485,8 @@ class Study:
 
     def lacks_model(self, arm: str) -> bool:
         """Return True if a run of this arm may ask a model and the arm has none."""
-        return self._setup.lacks_model(self._setup.arms[arm])
+        [name] = known_names("arm", [arm], self._setup.arms)
+        return self._setup.lacks_model(self._setup.arms[name])
 
     @property
     def others(self) -> int:
@@ -507,6 +522,7 @@ class Study:
 
     def contents(self, entry: StudyRun) -> Contents:
         """Return the rows of a run's file, without its calls."""
+        instance_of("entry", entry, StudyRun, "one of the runs of study.progress()")
         return self._setup.files.contents(entry)
 
     def simulation(
@@ -529,7 +545,8 @@ class Study:
             ConfigError: there is no such run, or it was not begun.
         """
         unit = as_unit(unit)
-        replicate = whole_number("replicate", replicate)
+        text_argument("wording", wording)
+        replicate = whole_number("replicate", replicate, most=MOST_SAMPLES)
         # For its error, which says which arms and units there are.
         self.tape_of(arm, unit)
         setup = self._setup
@@ -546,10 +563,12 @@ class Study:
         Raises:
             ConfigError: there is no such run, or it was not begun.
         """
-        key = (arm, as_unit(unit))
+        key = (text_argument("arm", arm), as_unit(unit))
         if key not in self._setup.files.entries:
-            known_places = clip(f"arms are {', '.join(self.arms)}; units {self.units}", 400)
-            raise ConfigError(f"there is no arm {arm!r} with a unit {key[1]!r}; {known_places}")
+            known_places = f"arms are {listed(list(self.arms))}; units {brief(self.units, 200)}"
+            raise ConfigError(
+                f"there is no arm {brief(arm)} with a unit {brief(key[1])}; {known_places}"
+            )
         return self._setup.files.path_of(key)
 
     def to_frame(self) -> pd.DataFrame:
@@ -573,6 +592,7 @@ class Study:
 
     def in_unit(self, outcome: str) -> str:
         """Return the unit of a difference in an outcome, if the world names one."""
+        text_argument("outcome", outcome)
         return self._setup.in_unit(outcome)
 
     def effects(
@@ -747,7 +767,7 @@ class Study:
             paired=paired,
             typical=typical,
         )
-        self.registration = register_study(self._results, Path(path), options)
+        self.registration = register_study(self._results, as_path("path", path), options)
         return self.registration
 
     def registered_parts(self) -> list[RegisteredPart]:
@@ -789,7 +809,8 @@ class Study:
         """
         from llmsim_lab.study._plan import plan_of
 
-        pilot = pilot or self
+        pilot = self if pilot is None else pilot
+        instance_of("pilot", pilot, Study, "a smaller study of the same world")
         return plan_of(self._results, pilot._results)
 
     # --- showing -----------------------------------------------------------------------------
@@ -841,10 +862,12 @@ class Study:
         Raises:
             ConfigError: there is no such column, or it has no values yet.
         """
+        text_argument("outcome", outcome)
         from llmsim_lab.study._charts import arms_figure, difference_figure
         from llmsim_lab.study.view import shown_as_pairs, shown_effects
 
         if arm is not None:
+            known_names("arm", [arm], self.arms)
             contrast = contrast_name(arm, self.reference)
             band = self.by_turn(outcome, arm)
             unit = str(band["unit"].iloc[0])
@@ -982,7 +1005,7 @@ def Comparison(  # noqa: N802 - called like a class, since it returns what it na
             "for each prompt"
         )
     prompts = dict(prompt)
-    if None not in prompts.values():
+    if all(edit is not None for edit in prompts.values()):
         # First, so that the recorded prompt is the reference.
         prompts = {"as it is": None, **prompts}
     return Study.again(

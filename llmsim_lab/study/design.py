@@ -26,9 +26,26 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from llmsim_lab._util.checks import as_whole_number, plain_number, plain_numbers, whole_number
+from llmsim_lab._util.checks import (
+    as_whole_number,
+    item_count,
+    items_of,
+    plain_number,
+    plain_numbers,
+    text_argument,
+    whole_number,
+)
 from llmsim_lab._util.jsontext import dumps, text_of_model
-from llmsim_lab._util.text import among, brief, clip, closest, error_text, faults, log_event
+from llmsim_lab._util.text import (
+    among,
+    brief,
+    clip,
+    closest,
+    error_text,
+    faults,
+    log_event,
+    plain_text,
+)
 from llmsim_lab.errors import ConfigError, LabError, PromptError
 from llmsim_lab.llm import LLMClient, LLMConfig, Tape, connect
 from llmsim_lab.llm.client import run_client
@@ -60,6 +77,7 @@ MOST_SAMPLES = 10_000
 """Most samples of a situation; also the distance between the draws of two wordings in ``begin``."""
 MOST_RUNS = 50_000
 """Of a study: each has a file, which is looked for when the study is made."""
+_LARGEST_SEED = 2**64 - 1
 _MOST_ARMS = 1_000
 _MOST_SETTINGS = 10_000_000
 """Characters in the settings of the runs that are made before anything is played, one for each arm
@@ -114,9 +132,14 @@ def labelled(argument: str, levels: object) -> dict[str, Any]:
     labels: list[str] = []
     values: list[Any] = []
     if isinstance(levels, Mapping):
-        labels = [str(label) for label in levels]
+        labels = [plain_text(label) for label in levels]
         values = list(levels.values())
     elif isinstance(levels, Sequence) and not isinstance(levels, str):
+        if item_count(levels) > _MOST_ARMS:
+            raise ConfigError(
+                f"{argument}={brief(levels)} has more than {_MOST_ARMS:,} levels, and a study has "
+                "at most so many arms"
+            )
         values = list(map(plain_number, levels))
         labels = list(map(label_of, values))
         counts = Counter(labels)
@@ -162,7 +185,7 @@ def label_of(level: Any) -> str:
     if isinstance(level, float):
         return _in_all_digits(level)
     if is_number:
-        return str(int(level))
+        return plain_text(int(level))
     if isinstance(level, LLMClient):
         return level.config.model
     # A prompt has a name, a function a __name__.
@@ -171,10 +194,10 @@ def label_of(level: Any) -> str:
     if name == _LAMBDA:
         return _body_of(level) or "function"
     if isinstance(name, str) and callable(level):
-        return name or str(level)
+        return name or plain_text(level)
     if not isinstance(name, str):
         # Without its address, which differs in each session.
-        name = re.sub(r" at 0x[0-9a-fA-F]+", "", str(level))
+        name = re.sub(r" at 0x[0-9a-fA-F]+", "", plain_text(level))
     if len(name) <= _LONGEST_LABEL:
         return name
     return f"{name[: _LONGEST_LABEL - 1]}…"
@@ -255,9 +278,11 @@ def seeds_of(seeds: int | Sequence[int]) -> list[int]:
             most=MOST_RUNS,
         )
         return list(range(number))
-    if not isinstance(seeds, Sequence) or not seeds:
+    if not isinstance(seeds, Sequence) or item_count(seeds) == 0:
         raise ConfigError(f"seeds={brief(seeds)} must be a number of seeds, or a list of them")
-    numbers = [whole_number("a seed", seed) for seed in seeds]
+    if item_count(seeds) > MOST_RUNS:
+        raise ConfigError(f"seeds={brief(seeds)} are more than {MOST_RUNS:,}, the most of a study")
+    numbers = [whole_number("a seed", seed, most=_LARGEST_SEED) for seed in seeds]
     [(seed, count)] = Counter(numbers).most_common(1)
     if count > 1:
         raise ConfigError(f"seeds={brief(seeds)} names seed {seed} twice, which is no further run")
@@ -301,6 +326,18 @@ class _Parameter(NamedTuple):
     value: Any
 
 
+def check_world(source: object) -> None:
+    """Raise ConfigError for what is not a Run class."""
+    if isinstance(source, type) and issubclass(source, Run):
+        return
+    if isinstance(source, Run):
+        raise ConfigError(
+            f"a study makes its runs itself: give the class, {type(source).__name__}, not a run of "
+            "it"
+        )
+    raise ConfigError(f"{brief(source)} is not something to play; give a Run class")
+
+
 class World:
     """Makes the runs of a study: new runs of an arm and a seed, or recorded runs continued.
 
@@ -330,15 +367,9 @@ class World:
             raise ConfigError(f"vary={brief(vary)} is not a mapping, such as {{'factor': [1, 2]}}")
         self.factors: dict[str, dict[str, Any]] = {}
         for name, levels in (vary or {}).items():
-            self.factors[name] = labelled(f"vary[{name!r}]", levels)
-        is_run_class = isinstance(source, type) and issubclass(source, Run)
-        if not is_run_class:
-            if isinstance(source, Run):
-                raise ConfigError(
-                    f"a study makes its runs itself: give the class, {type(source).__name__}, not "
-                    "a run of it"
-                )
-            raise ConfigError(f"{brief(source)} is not something to play; give a Run class")
+            text_argument("a factor in vary", name)
+            self.factors[name] = labelled(f"vary[{brief(name)}]", levels)
+        check_world(source)
         # Which of the two values counts would be a guess.
         in_both = fixed.keys() & self.factors.keys()
         if in_both:
@@ -372,7 +403,7 @@ class World:
         # A world may have a parameter of its own that is called ``outcome`` or ``tape``.
         is_of_world = name in fields and name not in WorldConfig.model_fields
         if name in arguments and not is_of_world:
-            raise ConfigError(f"{name!r} is not a factor; a study takes {arguments[name]}")
+            raise ConfigError(f"{brief(name)} is not a factor; a study takes {arguments[name]}")
         path = tuple(name.split("."))
         first = path[0]
         # "llm.model" is not a factor, since "model" is.
@@ -391,7 +422,9 @@ class World:
         # "sede" is close to no name of the world, but to an argument of Study.
         if not closest(meant, known_names):
             suggestion = closest(name, _SET_BY_STUDY) or suggestion
-        raise ConfigError(f"{self.cls.__name__} has nothing called {name!r} to vary{suggestion}")
+        raise ConfigError(
+            f"{self.cls.__name__} has nothing called {brief(name)} to vary{suggestion}"
+        )
 
     def arms(self) -> list[Arm]:
         """Return an arm for each combination of levels, the reference first.
@@ -440,6 +473,7 @@ class World:
     def wordings(self, arm: Arm) -> dict[str, Any]:
         """Return the edits of an arm's prompts by label; several are wordings of one idea."""
         level = self.level(arm, "prompt")
+        _check_edit(level)
         if isinstance(level, str) or not isinstance(level, Sequence):
             return {"": level}
         numbered = {}
@@ -461,7 +495,13 @@ class World:
         turn: int = 0,
     ) -> list[StateChange]:
         """Return what an arm sets from outside, in order; ``turn`` counts where none is named."""
-        level = self.level(arm, "interventions") or ()
+        level = self.level(arm, "interventions")
+        if level is None:
+            level = ()
+        if not isinstance(level, Mapping):
+            level = items_of(
+                "interventions", level, Mapping, "new values by name, or a list of them"
+            )
         listed = listed_interventions(level, turn)
         # A turn in ``change`` takes the place of ``turn``.
         changes = [StateChange(**{"turn": turn, **change}) for change in listed]
@@ -744,7 +784,7 @@ class World:
                     if source is not None and isinstance(edits, PromptEdits):
                         edits.check()
             except LabError as error:
-                raise ConfigError(f"arm {arm.name!r}: {error}") from error
+                raise ConfigError(f"arm {brief(arm.name, 200)}: {error}") from error
         assert first is not None  # a study has an arm
         # Computed here, since a worker on another machine has no source files.
         self.code = first.code_digests
@@ -802,6 +842,25 @@ def with_value(
         old = None
     values[key] = with_value(old, rest, value)
     return values
+
+
+def _check_edit(edit: Any) -> None:
+    """Raise ConfigError for what is neither an edit of a prompt nor several wordings of one."""
+    edits = [edit]
+    if isinstance(edit, Sequence) and not isinstance(edit, str):
+        if item_count(edit) > _MOST_ARMS:
+            raise ConfigError(
+                f"prompt={brief(edit)} has more than {_MOST_ARMS:,} wordings; give fewer"
+            )
+        edits = list(edit)
+    for wording in edits:
+        named = wording.values() if isinstance(wording, Mapping) else [wording]
+        for item in named:
+            if not (callable(item) or isinstance(item, str | Prompt | None)):
+                raise ConfigError(
+                    f"prompt={brief(item)} is not an edit; give a text, a Prompt, a function of "
+                    "the old text, or these by a prompt's name"
+                )
 
 
 class PromptEdits:

@@ -30,7 +30,7 @@ import filelock
 from llmsim_lab._util.checks import as_whole_number
 from llmsim_lab._util.files import temporary_folder
 from llmsim_lab._util.jsontext import dumps
-from llmsim_lab._util.text import error_text
+from llmsim_lab._util.text import brief, error_text
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.errors import BudgetReached, ConfigError, LabError, TapeError
 from llmsim_lab.llm.scope import Purse
@@ -169,9 +169,10 @@ class Job(_ArmAtUnit):
 def as_unit(unit: object) -> Unit:
     """Return a seed as an int, anything else as a text, which equals no seed: True is not 1."""
     number = as_whole_number(unit)
-    if number is None:
-        return str(unit)
-    return number
+    if number is not None:
+        return number
+    # Not str() of any value, whose own code may raise.
+    return str(unit) if isinstance(unit, str) else brief(unit)
 
 
 Task = tuple[Job, Path]

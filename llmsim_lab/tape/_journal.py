@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import math
 import os
 import re
 import secrets
@@ -34,7 +35,7 @@ import threading
 import weakref
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache, partial
 from hashlib import blake2b
@@ -1141,17 +1142,15 @@ class Journal:
 
     def rewrite(
         self,
-        runs: Container[int],
+        last_turns: Mapping[int, float],
         path: Path | None = None,
-        *,
-        up_to: int | None = None,
     ) -> None:
-        """Write these runs' lines, which keep their numbers, to a file.
+        """Write some runs' lines, which keep their numbers, to a file.
 
         Args:
-            runs: by number; of each what is before its first faulty line.
+            last_turns: the runs, by number, each with the last turn to write, or infinity; of each
+                what is before its first faulty line.
             path: the new file; in this one's place if not given.
-            up_to: the last turn; all if not given.
 
         Raises:
             TapeError: another process or run writes to this tape, or the file cannot be written, or
@@ -1165,7 +1164,7 @@ class Journal:
             raise TapeError(f"a run is recorded on {self.path} now; stop it, then do this")
         try:
             with aside.open("xb") as file:
-                file.writelines(self._lines_of(runs, up_to))
+                file.writelines(self._lines_of(last_turns))
                 # On the disk first: after a power cut one of the two files is whole.
                 file.flush()
                 os.fsync(file.fileno())
@@ -1186,11 +1185,7 @@ class Journal:
             with suppress(OSError):
                 aside.unlink()
 
-    def _lines_of(
-        self,
-        runs: Container[int],
-        up_to: int | None,
-    ) -> Iterator[bytes]:
+    def _lines_of(self, last_turns: Mapping[int, float]) -> Iterator[bytes]:
         """Yield the lines of runs, each with the texts above it that it is the first to name."""
         index = self.index
         texts = dict(index.texts)
@@ -1204,13 +1199,14 @@ class Journal:
                 continue
             run, kind, turn, _ = fact
             first_faulty = index.broken.get(run)
-            if run not in runs:
+            if run not in last_turns:
                 continue
             # A run is whole up to its first faulty line; what follows may follow from that.
             if first_faulty is not None and number >= first_faulty:
                 continue
             # Without its later turns a run has not ended.
-            if up_to is not None and (kind == b"end" or (turn or 0) > up_to):
+            last = last_turns[run]
+            if (turn or 0) > last or (kind == b"end" and math.isfinite(last)):
                 continue
             # All that looks like a digest: one too many does no harm, one too few would.
             named = {*_DIGEST.findall(raw)} & texts.keys()

@@ -559,33 +559,36 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         Args:
             runs: the runs' numbers, which they keep.
             path: the new file.
-            up_to: the last turn to copy; all if not given.
+            up_to: the last turn to copy; all if not given. A fork that begins later is copied up to
+                its first turn, with its parents' turns before that.
 
         Raises:
             TapeError: the file is there already or cannot be written, or a run is damaged.
         """
-        if up_to is not None:
-            up_to = whole_number("up_to", up_to)
+        wanted = math.inf if up_to is None else whole_number("up_to", up_to)
         path = as_path("path", path)
         if path.suffix == ".gz":
             raise TapeError(f"{path} ends in .gz, and a tape that is written to is not packed")
         if is_there(path):
             raise TapeError(f"{path} is there already: fork its runs, or name a new file")
-        family: set[int] = set()
+        last_turns: dict[int, float] = {}
         for number in runs:
             run: int | None = number
-            while run is not None and run not in family:  # with the parents of parents
-                family.add(run)
-                run = self.run(run).parent
-        damaged = family & self.damaged.keys()
+            continued_at = 0
+            while run is not None:  # with the parents of parents
+                info = self.run(run)
+                first = info.fork_turn or 0
+                last = max(wanted, first, continued_at)
+                if last_turns.get(run, -1) >= last:
+                    break
+                last_turns[run] = last
+                continued_at = first
+                run = info.parent
+        damaged = last_turns.keys() & self.damaged.keys()
         # A copy of a damaged run would look whole, since its sums are computed anew.
         if damaged:
             raise TapeError(f"run {min(damaged)} on {self.path} is damaged; verify says where")
-        self.journal.rewrite(
-            family,
-            path,
-            up_to=up_to,
-        )
+        self.journal.rewrite(last_turns, path)
         return Tape(path)
 
     def prune(self, runs: Iterable[int]) -> None:
@@ -607,7 +610,8 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
                     "from it; name that one as well"
                 )
         with self.journal.lock, self.writing():  # else another thread may write a line meanwhile
-            self.journal.rewrite({info.id for info in infos} - pruned)
+            left = {info.id for info in infos} - pruned
+            self.journal.rewrite(dict.fromkeys(left, math.inf))
         for run in pruned:
             # A simulation in this process may still use the run that was removed.
             recorder = self.journal.recorders.pop(run, None)

@@ -234,12 +234,12 @@ def repair(
     runs = set(index.runs)
     draft = new.with_name(f".{secrets.token_hex(8)}.draft")
     try:
-        damaged.journal.rewrite(runs, draft)
+        damaged.journal.rewrite(dict.fromkeys(runs, math.inf), draft)
         left_out = _runs_that_lack_something(Tape(draft, read_only=True))
     finally:
         with suppress(OSError):
             draft.unlink()
-    damaged.journal.rewrite(runs - left_out, new)
+    damaged.journal.rewrite(dict.fromkeys(runs - left_out, math.inf), new)
     kept_turns = Tape(new, read_only=True).journal.index.turns
     last_turns = {}
     for run, turns in index.turns.items():

@@ -752,6 +752,7 @@ class _Manifest(TypedDict):
     seed: NotRequired[int]
     given: InstanceOf[list[Any]]
     given_players: NotRequired[list[str]]
+    given_state: NotRequired[object]
     players: NotRequired[InstanceOf[dict[str, Any]]]
     llm: InstanceOf[dict[str, Any]] | None
     seats: NotRequired[dict[str, dict[str, Any]]]

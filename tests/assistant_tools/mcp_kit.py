@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -33,15 +32,6 @@ def runs(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds that can only be polled."""
-    for _ in range(3000):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail("it never came to that")
 
 
 async def slow_calls(tools: MCPToolExecutor, number: int) -> list[asyncio.Task[ToolResult]]:

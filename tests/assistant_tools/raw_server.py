@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -54,7 +56,13 @@ def die() -> None:
     os._exit(3)
 
 
-BEFORE = {"chatter": chatter, "mute": lambda: os.close(1), "noise": noise, "die": die}
+def stay() -> None:
+    """Run on when the input ends and when told to end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=time.sleep, args=[600]).start()
+
+
+BEFORE = {"chatter": chatter, "mute": lambda: os.close(1), "noise": noise, "die": die, "stay": stay}
 """What is done before a call is answered."""
 RESULTS: dict[str, Any] = {
     "noise": text('{"good": true}'),

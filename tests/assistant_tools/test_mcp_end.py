@@ -11,22 +11,26 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from builders import until
 
 from llmsim_lab.assistant import MCPToolExecutor
-from tests.assistant_tools.mcp_kit import RAW, runs, servers, slow_calls, until
+from tests.assistant_tools.mcp_kit import RAW, runs, servers, slow_calls
 
 pytestmark = pytest.mark.process
 
 
 @pytest.mark.skipif(os.name != "posix", reason="on Windows the library ends them together")
-async def test_closing_ends_the_calls_that_are_under_way_and_what_the_server_started() -> None:
+@pytest.mark.parametrize("manner", ["noise", "stay"])
+async def test_closing_ends_the_calls_that_are_under_way_and_what_the_server_started(
+    manner: str,
+) -> None:
     async with MCPToolExecutor(RAW) as tools:
+        await tools.execute(manner, {}, "ann")
         server, child = (await tools.execute("spawn", {}, "ann")).data
         assert runs(child)
         calls = await slow_calls(tools, 3)
     assert {(await call).error_code for call in calls} == {"SERVER_DIED"}
-    assert not runs(server)
-    await until(lambda: not runs(child))
+    await until(lambda: not runs(server) and not runs(child))
 
 
 async def test_an_executor_that_nobody_holds_ends_its_server() -> None:

@@ -7,9 +7,10 @@ import os
 import signal
 
 import pytest
+from builders import until
 
 from llmsim_lab.assistant import MCPToolExecutor
-from tests.assistant_tools.mcp_kit import RAW, runs, until
+from tests.assistant_tools.mcp_kit import RAW, runs
 
 pytestmark = pytest.mark.process
 

@@ -53,8 +53,7 @@ WALL_S = 180.0
 """By the clock: for what waits for ever; it says nothing of how fast a step is."""
 SIZES = {"brief": 1, "full": 8, "long": 120}
 TESTS = Path(__file__).resolve().parents[1]
-_KITS = [*TESTS.glob("*/*_kit.py"), TESTS / "prompts" / "test_bombs.py"]
-for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in _KITS})]:
+for _folder in [str(TESTS), *sorted({str(kit.parent) for kit in TESTS.glob("*/*_kit.py")})]:
     if _folder not in sys.path:
         sys.path.append(_folder)  # so that cases are made with the kits of other tests
 BYSTANDER = "somebody's file\n"

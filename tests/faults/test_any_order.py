@@ -167,16 +167,22 @@ class AnyOrder(RuleBasedStateMachine):
         back=st.integers(0, 3),
         coins=st.none() | st.integers(1, 9),
         edit=st.booleans(),
+        loaded=st.booleans(),
     )
-    def fork(self, place: int, back: int, coins: int | None, edit: bool) -> None:
+    def fork(self, place: int, back: int, coins: int | None, edit: bool, loaded: bool) -> None:
         pair = self.pair(place)
+        real = pair.real
+        if loaded:
+            people = self.people() if callable(self.bob) else {}
+            real = Game.load(Tape(self.path), pair.number, **people)
         turn = max(0, pair.twin.turn_number - back)
         changes: Any = {} if coins is None else {"intervene": {"coins.Ann": coins}}
         if edit and pair.twin.prompts:
             [prompt] = pair.twin.prompts.values()
             changes["prompt"] = [prompt.edit(f"{prompt.user} Now.")]
         if len(self.pairs) < 5:
-            self.pairs.append(Pair(*(run.fork(turn, **changes) for run in (pair.real, pair.twin))))
+            real = real.fork(turn, llm_client=client(self.hook), **changes)
+            self.pairs.append(Pair(real, pair.twin.fork(turn, **changes)))
 
     @rule(place=places)
     def resume(self, place: int) -> None:

@@ -25,10 +25,10 @@ import pandas as pd
 import pytest
 import study_kit
 from faults_kit import Attack, Case, Plan
+from interrupt_kit import Lines, assert_ends_well, begun
 from killed_runs import WORLDS, World
 from runs_kit import TURNS, new_run, played_on, recorded, states_of
 from tape_kit import HashBackend
-from test_tape_interrupted import Lines, assert_ends_well, begun
 
 import llmsim_lab
 from llmsim_lab.errors import LabError, TapeError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -34,9 +33,12 @@ class Visitor:
 
     async def send(self, do: str, **values: Any) -> None:
         """Do as a click does, and wait for its end."""
+        heard = len(self.browser.heard)
         self.browser.send(do, **values)
-        await asyncio.sleep(0.05)
-        await eventually(lambda: not self.chat._busy, wait_s=WAIT_S)
+        # Something is said of each, if only that it is refused; before that nothing is under way.
+        await eventually(
+            lambda: len(self.browser.heard) > heard and not self.chat._busy, wait_s=WAIT_S
+        )
 
 
 async def asked_to_delete(*tasks: str) -> tuple[Visitor, MemoryTasks]:

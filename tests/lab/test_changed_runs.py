@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -100,17 +101,47 @@ def test_a_restart_has_the_new_parameters_and_says_them() -> None:
     assert (lab.reading.runs[3]["changes"], same.turn_number) == ([], 0)
 
 
+class Adds(Mixes):
+    """A world in which to set ``large`` adds to it."""
+
+    def changed(self, state: Mixed, values: Mapping[str, object]) -> Mixed:
+        new = super().changed(state, values)
+        return new.replace(large=new.large + state.large) if "large" in values else new
+
+
+AGAIN: list[Callable[[Any, Path], Any]] = [
+    lambda run, tape: run,
+    lambda run, tape: Adds.load(tape),
+    lambda run, tape: Adds.resume(tape),
+    lambda run, tape: Adds.load(run.fork(1).tape.path),
+    lambda run, tape: Adds.rerun(tape),
+    lambda run, tape: run.counterfactual({}),
+]
+
+
 @pytest.mark.parametrize("state", [None, Mixed(large=1)])
-def test_a_restart_begins_with_the_state_that_the_run_began_with(state: Mixed | None) -> None:
-    run = Mixes(state=state, interventions=[{"turn": 0, "set": {"count": 1}}])
-    run.intervene(0, {"word": "set"})
+@pytest.mark.parametrize("again", AGAIN)
+def test_a_restart_begins_with_the_state_that_the_run_began_with(
+    tmp_path: Path, state: Mixed | None, again: Any
+) -> None:
+    tape = tmp_path / "m.tape"
+    run = Adds(state=state, interventions=[{"turn": 0, "set": {"count": 1}}], tape=tape)
+    run.intervene(0, {"large": 5})
     run.intervene(2, {"word": "later"})
-    played(run, 1).intervene(3, {"word": "in play"})
-    new = Lab(run).restart(wait_s=5)
+    played(run, 1)
+    run.close()
+    known = again(run, tape)
+    new = Lab(known).restart(wait_s=5)
     assert new.turns[0] == run.turns[0]
     assert [change.set for change in new.planned] == [{"word": "later"}]
-    without = Lab(run).restart(interventions=[], wait_s=5)
-    assert without.state.count == Mixed().count
+    without = Lab(known).restart(interventions=[], wait_s=5)
+    assert without.state == (state or Mixed()).replace(large=5 + (state or Mixed()).large)
+
+
+def test_what_is_set_in_play_is_not_set_in_a_restart() -> None:
+    run = played(Mixes(), 1)
+    run.intervene(3, {"word": "in play"})
+    assert not Lab(run).restart(wait_s=5).planned
 
 
 def test_runs_keep_their_tapes_numbers_unless_another_run_here_has_one(

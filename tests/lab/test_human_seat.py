@@ -59,6 +59,10 @@ class Visitor:
         """Fill the form in, click, and wait until that is done."""
         answered = self.ask(name)["id"]
         self.browser.send("answer", id=answered, values=values)
+        await self.taken(answered)
+
+    async def taken(self, answered: str) -> None:
+        """Wait until a turn has an answer, and has ended or asks for the next one."""
         await self.begun()
         # Until the turn has the answer, its question still waits.
         await eventually(lambda: self.has_taken(answered), wait_s=WAIT_S)
@@ -157,7 +161,7 @@ async def test_a_second_click_on_the_same_answer_plays_no_second_quarter() -> No
         ask = visitor.ask()["id"]
         for _ in range(3):
             visitor.browser.send("answer", id=ask, values={"rate": "11.67"})
-        await visitor.rest()
+        await visitor.taken(ask)
         visitor.browser.send("answer", id=ask, values={})
         await visitor.rest()
         assert visitor.seat.simulation.turn_number == 1
@@ -290,7 +294,7 @@ async def test_stop_leaves_the_run_at_its_last_whole_turn_and_the_form_open() ->
         visitor.browser.send("play", run=1, turns=1)
         await visitor.seat.asked()
         visitor.browser.send("stop")
-        await visitor.rest()
+        await eventually(lambda: not visitor.seat._under_way, wait_s=WAIT_S)
         assert visitor.seat.waiting_for == ()
         assert visitor.seat.simulation.turn_number == 0
         await visitor.answer()

@@ -84,7 +84,7 @@ class PlayedProcess:
         while self._polled.acquire(blocking=False):
             pass
         for _ in range(2):
-            assert self._polled.acquire(timeout=5)
+            assert self._polled.acquire(timeout=60)
         if self.returncode is not None or not self.replies:
             return b""
         return self.replies.pop(0)[:most]

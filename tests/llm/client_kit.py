@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +14,7 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.models import PolicyDecision
 from llmsim_lab.types import CallRecord, CallSite, ChatReply, Message
 
-__all__ = ["GOOD", "SITE", "Answer", "Served", "decide", "decided", "failure_of", "say", "until"]
+__all__ = ["GOOD", "SITE", "Answer", "Served", "decide", "decided", "failure_of", "say"]
 
 GOOD = {"action": "Raise the rate", "reasoning": "Prices rise.", "confidence": 0.8}
 SITE = CallSite(component="agent", agent="Aland", turn=1)
@@ -44,15 +42,6 @@ async def failure_of(client: LLMClient, **more: Any) -> LLMFailureException:
     with pytest.raises(LLMFailureException) as caught:
         await decide(client, **more)
     return caught.value
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds that another thread brings about."""
-    for _ in range(2_000):
-        if holds():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it never came to that")
 
 
 # Servers without a socket, which give every request the next answer of a list

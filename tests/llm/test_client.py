@@ -215,7 +215,7 @@ async def test_a_slow_reply_times_out_and_is_stopped() -> None:
 async def test_a_call_is_given_up_at_the_callers_limit_and_not_made_again(
     replies: Any, attempts: int
 ) -> None:
-    with scoped(deadline=time.monotonic() + 0.05):
+    with scoped(deadline=time.monotonic() + 0.2):
         failure = await failure_of(make_client(replies, timeout_s=60.0))
     assert (failure.reason, failure.attempts) == ("timeout", attempts)
     assert "the caller waits no longer" in str(failure)

@@ -41,6 +41,16 @@ async def test_auto_takes_ollama_where_it_answers_and_has_a_model(
     assert server.requests[0].body["model"] == "llama3.2:latest"
 
 
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_a_server_that_is_named_is_waited_for(
+    server: FakeOllama, monkeypatch: pytest.MonkeyPatch, by_environment: bool
+) -> None:
+    monkeypatch.setattr(connecting, "_MAY_BE_THERE_S", 1e-6)
+    monkeypatch.setenv("OLLAMA_HOST", server.host if by_environment else "")
+    host = None if by_environment else server.host
+    assert connect("auto", quiet=True, host=host).config.model == "llama3.2:latest"
+
+
 def test_a_model_that_ollama_lacks_is_named_with_those_it_has(server: FakeOllama) -> None:
     with pytest.raises(ConfigError, match=r"no model 'nope'; it has: llama3.2:latest, qwen3:4b"):
         connect("ollama:nope", host=server.host)

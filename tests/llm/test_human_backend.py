@@ -215,8 +215,14 @@ async def test_what_asks_asynchronously_and_fails_or_is_stopped_says_so() -> Non
     # Not as it is: no future can hold it, and the run would wait for ever.
     with pytest.raises(RuntimeError, match=r"the function raised StopIteration, as next\(\) does"):
         await ask(Person(lambda _: next(nobody)))
-    task = ask(Person(lambda question: asyncio.Event().wait()))
-    await asyncio.sleep(0.05)
+    asked = asyncio.Event()
+
+    async def out(question: OpenQuestion) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    task = ask(Person(out))
+    await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -323,8 +329,7 @@ async def test_where_nobody_listens_the_log_says_once_how_to_answer(
     person = Person()
     for _ in range(2):
         task = ask(person)
-        await asyncio.sleep(0.01)
-        person.answer(person.questions[0], GOOD)
+        person.answer(await person.asked(), GOOD)
         await task
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("WAITING_FOR_A_PERSON agent=Aland turn=1")

@@ -9,7 +9,8 @@ import time
 from typing import Any
 
 import pytest
-from client_kit import Answer, Served, failure_of, say, until
+from builders import until
+from client_kit import Answer, Served, failure_of, say
 from fake_ollama import FakeOllama
 
 from llmsim_lab.errors import BackendError
@@ -80,7 +81,7 @@ async def test_eight_requests_at_once_are_all_answered_by_a_server_whose_queue_t
             full = "server busy, please try again.  maximum pending requests exceeded"
             raise BackendError(full, reason="server_error", status_code=503, retry=True)
         in_flight += 1
-        await asyncio.sleep(0.1)
+        await until(lambda: refused >= 5)
         in_flight -= 1
         return "Yes."
 
@@ -94,7 +95,7 @@ async def test_eight_requests_at_once_are_all_answered_by_a_server_whose_queue_t
 async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone: str) -> None:
     began = time.perf_counter()
     failure = await failure_of(client_of(gone, wait_for_server_s=0.1))
-    assert 0.1 <= time.perf_counter() - began < 4
+    assert time.perf_counter() - began >= 0.1
     assert str(failure) == (
         "agent of Aland in turn 1: connection_error after 2 attempts: no Ollama server answers at "
         f"{gone}; start it with: ollama serve, or set OLLAMA_HOST"
@@ -103,11 +104,10 @@ async def test_a_server_that_stays_away_is_waited_for_no_longer_than_is_set(gone
 
 @pytest.mark.parametrize("config", [{"retry_wait_s": 0}, {"wait_for_server_s": 0}])
 async def test_without_a_wait_a_server_that_is_away_ends_the_call_at_once(
-    gone: str, config: dict[str, Any]
+    gone: str, config: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    began = time.perf_counter()
     await failure_of(client_of(gone, **config))
-    assert time.perf_counter() - began < 1
+    assert "waiting up to" not in caplog.text
 
 
 async def test_who_waits_for_a_server_can_stop_waiting(gone: str) -> None:
@@ -115,6 +115,6 @@ async def test_who_waits_for_a_server_can_stop_waiting(gone: str) -> None:
     await asyncio.sleep(0.1)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asking, 1)
+        await asyncio.wait_for(asking, 30)
     with scoped(deadline=time.monotonic() + 0.1):
         assert "the caller waits no longer" in str(await failure_of(client_of(gone)))

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import eight_lines
-from client_kit import decide, failure_of, say, until
+from builders import eight_lines, until
+from client_kit import decide, failure_of, say
 from fake_ollama import FakeOllama, Throttle
 
 from llmsim_lab.agents import EconLLMAgent

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 import pytest
-from client_kit import GOOD, SITE, decide, until
+from builders import until
+from client_kit import GOOD, SITE, decide
 from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab.errors import LLMFailureException

@@ -41,7 +41,7 @@ def verdicts(compared: PeopleComparison) -> list[tuple[bool, str]]:
 
 
 def test_who_draws_from_peoples_offers_is_like_them_in_both_stories() -> None:
-    compared = compare_with_people(played(like_people, groups=100))
+    compared = compare_with_people(played(like_people, groups=50))
     assert verdicts(compared) == [(False, "like people"), (True, "like people")]
     assert compared.recital(compared[0]) == "like people in both"
     assert compared[0].people.n == 45

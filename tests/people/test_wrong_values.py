@@ -132,11 +132,12 @@ def asked(**changes: Any) -> PublishedFigure:
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["\ud800", "b", "c"], "has half a character"),
+        (["\ud800", "b", "c"], "with half a character"),
         ([b"x", b"y", b"z"], "the column 'a' has b'x'; a cell is a text, a number"),
         ([{1}, {2}, {3}], r"has \{1\}"),
         ([[1], [2], [3]], r"has \[1\]"),
         ([float("inf"), 1, 2], "a value of a=inf"),
+        ([10**5000, 1, 2], "a value of a=<a number of 5,001 digits> must be a finite number"),
     ],
 )
 def test_a_cell_is_a_text_a_number_or_a_date(cells: list[Any], message: str) -> None:
@@ -144,6 +145,26 @@ def test_a_cell_is_a_text_a_number_or_a_date(cells: list[Any], message: str) -> 
         Population.from_table(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))
     days = Population.from_table(pd.DataFrame({"day": [date(2026, 1, 2)]}))
     assert days.row("P1") == {"day": "2026-01-02"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"A": {"age": 10**5000}}, "rows has a number of more than 4,300 digits"),
+        ({"A": {10**5000: 1}}, "rows"),
+        (range(10**100), "has more than 50,000 items"),
+        ({"A": {"x" * 3_000_000: 1, "y z": 1}}, "a column 'y z' cannot be|a column 'xxx"),
+    ],
+)
+def test_rows_that_no_tape_holds_are_an_error_in_a_sentence(rows: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        Population(rows=rows).model_dump_json()
+    assert len(str(caught.value)) < 500
+
+
+def test_a_wrong_name_of_a_player_is_shown_in_brief() -> None:
+    with pytest.raises(ConfigError, match="no row for <a number of 5,001 digits>"):
+        Population.from_table(TABLE).row(10**5000)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("column", [0, None, ("a", "b"), "not", "True", "a b", "turn", "\ud800"])
@@ -163,6 +184,8 @@ def test_a_number_and_its_text_share_the_margin_of_their_common_text() -> None:
     ("options", "message"),
     [
         ({"names": "Ann"}, "names='Ann' must be a list of texts"),
+        ({"names": range(10**12)}, "has more than 100,000 names"),
+        ({"weights": range(10**12)}, "weights are 1,000,000,000,000 numbers for 3 rows"),
         ({"names": {"Ann", "Bo"}}, "must be a list of texts"),
         ({"names": [1, 2, 3]}, "names has 1, and a player's name is a text"),
         ({"n": 10**30}, "1 to 100,000"),
@@ -191,6 +214,7 @@ def test_a_draw_is_checked_when_it_is_made(options: Any, message: str) -> None:
         ({"region": {"n": -0.5, "s": 1.5}}, "the share of region='n'=-0.5 must be .* 0 to 1"),
         ({"region": {"n": ".5", "s": 0.5}}, "the share of region='n'='.5' must be"),
         ({"region": {("n",): 0.5, "s": 0.5}}, r"the column 'region' has \('n',\)"),
+        ({"region": {"\ud800": 0.5, "s": 0.5}}, "with half a character"),
         ({"region": {b"n": 0.5, "s": 0.5}}, "the column 'region' has b'n'"),
     ],
 )

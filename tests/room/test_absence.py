@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from pydantic import field_validator
@@ -44,12 +45,17 @@ async def test_one_guest_cannot_end_the_game_of_a_group() -> None:
         assert (await here.rounds).state == Sum(total=20)
 
 
-async def test_a_question_that_waits_too_long_is_filled_in() -> None:
+async def test_a_question_that_waits_too_long_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who looks at the page is asked again in the next turn; who does not, when back."""
-    async with begun_class(turns=2, timeout_s=0.4) as (here, guests):
+    async with begun_class(turns=2, timeout_s=300) as (here, guests):
         question = await guests[0].asked()
-        assert question["until"] - question["since"] == pytest.approx(0.4)
+        assert question["until"] - question["since"] == pytest.approx(300)
         await guests[3].look_away()
+        teacher = await here.teacher()
+        teacher.watch()
+        await teacher.until(lambda view: view["online"] == 3)
+        later = time.time() + 301
+        monkeypatch.setattr("llmsim_lab.room._seats.clock", lambda: later)
         await guests[0].until(lambda view: view.get("turn", 0) == 1 and view["step"] == "ask")
         people = here.room.people
         assert (await guests[3].get())["step"] == "filled"

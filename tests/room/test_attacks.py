@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from room_kit import NAMES, PEOPLE, Pot, Pots, begun_class, open_room, playing
+from builders import until
+from room_kit import NAMES, PATIENCE_S, PEOPLE, Pot, Pots, Visitor, begun_class, open_room, playing
 
 from llmsim_lab import Ask, Reply, Run, State
 from llmsim_lab.errors import ConfigError
@@ -39,21 +39,18 @@ async def test_a_tag_that_is_a_players_name_does_not_give_the_question_to_that_p
 ) -> None:
     names = ("*",) if word == "*" else NAMES[:2]
     run = Trusts(players=dict.fromkeys(names, "person, else random"), turns=1)
-    async with open_room(run, seats=NAMES[:2]) as here, playing(here):
+    async with open_room(run, seats=NAMES[:2]) as here, playing(here) as rounds:
         guests = await here.guests(2)
         here.room.start()
-        for _ in guests:
-            asked = None
-            while asked is None:
-                for guest in guests:
-                    view = await guest.get()
-                    if view["step"] == "ask":
-                        asked = (guest, view)
-            guest, view = asked
-            assert view["ask"]["text"].startswith(f"Secret of {view['seat']}")
-            answer = {"do": "answer", "id": view["ask"]["id"], "values": {"yes": True}}
-            assert (await guest.post("do", answer)).status_code == 200
-            await asyncio.sleep(0.2)
+
+        async def answer(guest: Visitor) -> None:
+            question = await guest.asked()
+            assert question["text"].startswith(f"Secret of {guest.views[-1]['seat']}")
+            sent = {"do": "answer", "id": question["id"], "values": {"yes": True}}
+            assert (await guest.post("do", sent)).status_code == 200
+
+        await asyncio.gather(*map(answer, guests))
+        await rounds
         csv = (await guests[0].client.get(guests[0].base + "answers")).text
         assert csv.count("p001") == 1
         assert "somebody else" not in csv
@@ -64,7 +61,7 @@ async def test_end_and_another_round_at_once_end_the_cell() -> None:
         await guests[0].asked()
         here.room.end()
         here.room.another_round()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             run = await here.rounds
         assert run.turn_number == 0
         assert here.room.phase == "lobby"
@@ -78,7 +75,7 @@ async def test_a_room_that_is_closed_ends_the_cell_and_opens_again() -> None:
         await guests[0].asked()
         await asyncio.to_thread(here.room.close)
         with pytest.raises(ConfigError, match="was closed while it was played"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await rounds
         here.room.open()
         assert here.room.try_out(2) == links
@@ -124,12 +121,17 @@ async def test_a_connection_that_reads_no_answer_is_closed(
         with socket.create_connection(("127.0.0.1", here.room.port)) as lazy:
             lazy.setblocking(False)
             lazy.send(request.encode() * 300)
-            await asyncio.sleep(4)
-            with suppress(ConnectionError):  # the first one may only bring the news
-                lazy.send(b"G")
-            await asyncio.sleep(0.2)
-            with pytest.raises(ConnectionError):
-                lazy.send(b"G")
+
+            def is_closed() -> bool:
+                try:
+                    lazy.send(b"G")
+                except BlockingIOError:
+                    return False
+                except ConnectionError:
+                    return True
+                return False
+
+            await until(is_closed)
 
 
 async def test_half_a_character_and_deep_answers_break_nothing() -> None:

@@ -174,7 +174,7 @@ def test_the_qr_code_is_the_rooms_link(servers: list[PlayedServer]) -> None:
         ({"port": 10**400}, "port=.* must be a whole number, 0 to 65,535"),
         ({"beside": 5}, "beside=5 is not a run"),
         ({"timeout_s": "90"}, "timeout_s='90' must be a finite number"),
-        ({"words": "/dev/zero"}, "words='/dev/zero' cannot be read: it is not a file"),
+        ({"words": "/dev/zero"}, "words='/dev/zero' cannot be read: it is a device"),
         ({"labels": ["ana", " ana"]}, "labels= has 'ana' twice; each participant needs one"),
         ({"labels": "no such file"}, "labels='no such file' cannot be read: .*name a text file"),
         ({"welcome": "no_such_file.md"}, "welcome='no_such_file.md' cannot be read"),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from room_kit import PATIENCE_S
 from seats_kit import TWO, Plans, joined, playing, room
 
 from llmsim_lab.errors import ConfigError
@@ -455,12 +456,12 @@ async def test_news_are_spread_once_and_urgent_ones_stay_urgent() -> None:
     desk.tell([])
     desk.tell([one], urgent=True)
     desk.tell([one, other])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await is_spread.wait()
     # Each wake-up writes to the loop's pipe: 120,000 in three turns of two hundred people.
     assert (woken, len(calls)) == ([(0, True), (1, False)], 1)
     is_spread.clear()
     desk.tell([other])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await is_spread.wait()
     assert woken[2:] == [(1, False)]

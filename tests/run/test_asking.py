@@ -471,7 +471,7 @@ def test_what_is_noted_or_fetched_past_the_turns_end_is_an_error() -> None:
         asking(lambda ask: ask.note(component="judge", luck=3))(players="rule").run(1)
 
     async def leaving(run: Run[Village], state: Village, ask: Ask) -> None:
-        asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(0.05)))  # noqa: RUF006
+        asyncio.ensure_future(ask.outside("clock", None, lambda: asyncio.sleep(1)))  # noqa: RUF006
         await asyncio.sleep(0)
 
     with pytest.raises(ConfigError, match="what it asked clock is still under way"):
@@ -489,3 +489,7 @@ def test_a_fork_with_another_player_is_recorded_with_that_player(path: Path) -> 
     assert other.config.players == {"*": "random", "Bob": "random"}
     other.close()
     assert PublicGoods.replay(path).turns == other.turns
+    for players in ({"Bob": "person"}, {"Ann": lambda _: 1}):
+        with pytest.raises(ConfigError, match=r"run 2 on .* keeps its players, .* for '[AB]"):
+            PublicGoods.resume(path, players=players)
+    PublicGoods.resume(path, players={"Bob": "random"}).close()

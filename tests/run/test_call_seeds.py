@@ -99,12 +99,12 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
 def test_each_rerun_is_another_replicate(path: Path) -> None:
     recorded(Auction(llm_client=make_client(ANSWER), tape=path), 1)
     drawn = [seeds(1)]
-    for replicate in (1, 2):
+    for replicate, to in ((1, None), (2, None), (3, path.with_name("new.tape"))):
         client = make_client(ANSWER)
-        again = recorded(Auction.rerun(path, 1, llm_client=client), 1)
+        again = recorded(Auction.rerun(path, 1, llm_client=client, to=to), 1)
         assert again.config.replicate == replicate
         drawn.append(seeds_of(client))
-    assert len({seed for one in drawn for seed in one}) == 9
+    assert len({seed for one in drawn for seed in one}) == 12
     with Tape(path, read_only=True) as tape:
         assert [info.manifest["config"]["replicate"] for info in tape.runs()] == [0, 1, 2]
 

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import until
 from worlds import Gift, PublicGoods
 
 from llmsim_lab import Ask, Person, Run, Simulation, State
 from llmsim_lab.run import resume
 from llmsim_lab.run.people import foreseen, people_of
+from llmsim_lab.tape import Tape
 
 FIVE = {"reasoning": "So.", "amount": 5, "confidence": 0.5}
 
@@ -88,7 +90,7 @@ async def test_what_was_answered_before_a_stop_is_not_asked_again(path: Path) ->
     for name in people:
         await people[name].asked()
     people["Ann"].answer(people["Ann"].questions[0], FIVE)
-    await asyncio.sleep(0.01)
+    await until(lambda: any(one.attempt.reply for one in Tape(path, read_only=True).calls(1)))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -11,7 +11,7 @@ from builders import make_config
 from counter_kit import make_counter
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import replay
+from llmsim_lab.run import Ask, Run, State, replay
 from llmsim_lab.simulation import Simulation
 
 EVENT = "INTERVENTION_NOT_REACHED"
@@ -30,6 +30,23 @@ def test_what_is_planned_for_a_turn_that_was_played_is_an_error() -> None:
     simulation.run(2)
     with pytest.raises(ConfigError, match=r"turn 1 has been played .*\(the run is at turn 2\)"):
         simulation.intervene(1, {"inflation": 9})
+
+
+def test_what_is_planned_and_cannot_be_set_when_its_turn_comes_can_be_left_out(path: Path) -> None:
+    class Seats(State):
+        taken: dict[str, int] = dict.fromkeys(["at 0"], 1)
+
+    class Moving(Run[Seats]):
+        async def turn(self, state: Seats, ask: Ask) -> Seats:
+            return Seats(taken={f"at {ask.turn}": 1})
+
+    run = Moving(tape=path)
+    run.intervene(1, {"taken.at 0": 5})
+    with pytest.raises(ConfigError, match=r"turn 1 cannot be set: .*'taken.at 0'.*run\.planned = "):
+        run.run(1)
+    run.planned = ()
+    run.run(1)
+    assert Moving.replay(path).turns == run.turns
 
 
 def test_a_replay_raises_without_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -329,11 +329,11 @@ async def test_a_request_that_timed_out_is_logged_at_once(
         return answer(request)
 
     monkeypatch.setattr(progress, "_LOG_EVERY_S", 60)
-    client = make_client(reply, timeout_s=0.05)
+    client = make_client(reply, timeout_s=0.25)
     await Simulation(in_words(nations=("Aland",)), llm_client=client).arun(1)
     [line] = pipe.getvalue().splitlines()
     assert re.search(
-        rf"{TIME}turn 1 of 1: agent of Aland timed out: no reply within 0\.05 s; raise timeout_s .*"
+        rf"{TIME}turn 1 of 1: agent of Aland timed out: no reply within 0\.25 s; raise timeout_s .*"
         r" It is asked again\.$",
         line,
     )

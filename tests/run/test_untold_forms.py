@@ -13,11 +13,8 @@ from llmsim_lab.context import CrisisSimulation
 from llmsim_lab.statechart import SocialSimulation
 
 TEMPLATES = {
-    "beauty_contest": "BeautyContest",
     "double_auction": "DoubleAuction",
-    "opinion_dynamics": "OpinionDynamics",
     "public_goods": "PublicGoods",
-    "ultimatum": "Ultimatum",
 }
 SHIPPED: dict[str, tuple[Any, dict[str, Any]]] = {
     "economy": (Simulation, {"nations": ["Ann", "Bo"]}),

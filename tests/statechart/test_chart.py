@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from itertools import repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +72,32 @@ def test_a_guard_sees_agent_and_context_and_raises_what_it_raises() -> None:
 def test_an_unknown_state_is_refused_by_its_name(moves: Any, initial: Any, timeouts: Any) -> None:
     with pytest.raises(ConfigError, match="no chart state 'dark'; there are red"):
         Statechart([Light.RED], moves, initial, timeouts=timeouts)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Statechart(3, [], Light.RED), "states=3 must be a list of states"),
+        (lambda: Statechart(range(9), [], Light.RED), "states has 0 in it"),
+        (lambda: Statechart(repeat("red"), [], Light.RED), "has more than 100,000 items"),
+        (lambda: Statechart(Light, ["go"], Light.RED), "transitions has 'go' in it"),
+        (lambda: Statechart(Light, [], 3), "initial=3 must be a state"),
+        (lambda: Statechart(Light, [], Light.RED, timeouts=3), "timeouts=3 must be ticks by state"),
+        (
+            lambda: Statechart(Light, [], Light.RED, timeouts={Light.RED: "2"}),
+            "timeouts[red]='2' must be a whole number from 1 on",
+        ),
+        (lambda: Transition(10**5000, Light.RED, Light.RED), "trigger=<a number of 5,001 digits>"),
+        (lambda: Transition("go", Light.RED, Light.RED, 3), "guard=3 must be a function"),
+        (lambda: Statechart.load(guards=3), "guards=3 must be functions by name"),
+        (lambda: Statechart.load("a\0b", guards={}), "is not a file's name"),
+        (lambda: traffic().valid_triggers(3), "state=3 must be a state"),
+        (lambda: traffic().fire(3, "go"), "agent=3 has no state"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_an_error_that_names_it(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        call()
 
 
 @pytest.mark.parametrize(

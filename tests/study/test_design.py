@@ -7,6 +7,7 @@ import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -190,6 +191,11 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
     assert study.reference == arms[0]
 
 
+class Unshown:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize(
     ("vary", "more", "message"),
     [
@@ -212,6 +218,19 @@ def test_a_full_design_has_every_combination_and_the_first_is_the_reference() ->
         ({"llm": [{"temperature": -1}]}, {}, "temperature"),
         ({"factor": [1.0, 2.0]}, {"factor": 2.0}, "both fixed and varied"),
         ({"factor": [1.0, 2.0]}, {"seeds": [1, 1]}, "names seed 1 twice"),
+        ({}, {"seeds": range(10**12)}, "seeds=range(0, 1000000000000) are more than 50,000"),
+        ({}, {"seeds": range(10**100)}, "are more than 50,000"),
+        ({}, {"seeds": [10**5000]}, "a seed=<a number of 5,001 digits> must be a whole number"),
+        ({"factor": range(10**12)}, {}, "has more than 1,000 levels"),
+        ({"prompt": [range(10**12)]}, {}, "has more than 1,000 wordings"),
+        ({"prompt": [3]}, {}, "prompt=3 is not an edit; give a text"),
+        ({"interventions": {"a": repeat({})}}, {}, "has more than 100,000 items"),
+        ({"interventions": {"a": {"level": {"x": repeat(1)}}}}, {}, "set has repeat(1) in it"),
+        ({"factor": [Unshown()]}, {}, "arm '<Unshown"),
+        ({10**5000: [1]}, {}, "a factor in vary=<a number of 5,001 digits> must be a text"),
+        ({}, {"outcome": np.arange(2)}, "outcome 0 is not a column"),
+        ({}, {"tape": np.ones(2)}, "must be a path"),
+        ({}, {"name": 3}, "name=3 must be a text"),
         ({"players": ["ruel"]}, {}, "players"),
         ({"interventions": {"typo": {"levle": 1}}}, {}, "did you mean 'level'"),
         ({"state": [3]}, {}, "starts from 3"),

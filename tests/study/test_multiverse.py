@@ -69,6 +69,8 @@ def test_a_finding_that_is_turned_round_holds_as_often_and_one_seed_has_no_joint
 
 
 def test_a_finding_compares_two_levels_of_a_factor_of_the_study(study: Study) -> None:
+    with pytest.raises(ConfigError, match="study=3 must be a Study that was played"):
+        multiverse(3, "poor")
     with pytest.raises(ConfigError, match=r"there is no factor 'por'.*'poor'"):
         multiverse(study, "por")
     with pytest.raises(ConfigError, match="there is no outcome 'coins'"):

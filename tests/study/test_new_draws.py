@@ -108,12 +108,12 @@ def test_each_sample_of_a_situation_draws_anew(who: str, path: Path) -> None:
     study = Study.again(
         run,
         {},
-        samples=6,
+        samples=3,
         outcome=["raised", "shock"],
         players=PLAYERS[who](),
     )
     votes, shocks = zip(*drawn(played(study).results, "replicate"), strict=True)
-    assert len(set(votes)) == 6
+    assert len(set(votes)) == 3
     assert len(set(shocks)) == 1
 
 
@@ -142,7 +142,7 @@ def test_an_arm_compared_with_itself_has_p_values_all_over() -> None:
             Council,
             {"replicate": [0, 1]},
             seeds=range(5 * number, 5 * number + 5),
-            turns=5,
+            turns=2,
             outcome="raised",
             llm_client=coin(),
         )

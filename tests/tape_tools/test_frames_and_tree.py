@@ -18,6 +18,7 @@ from llmsim_lab.models import GlobalState
 from llmsim_lab.run import fork, load, replay, resume
 from llmsim_lab.run.recorded import RunOrigin, record, unrecorded_fork
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
 from llmsim_lab.tape.changes import indented
 
 
@@ -91,15 +92,24 @@ def test_a_comparison_goes_by_the_turns_of_the_lines_and_needs_a_number_that_bot
         Tape(copied).turns_frame(1)
 
 
-def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(path: Path) -> None:
-    made = make_simulation()
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_fork_from_before_its_parents_own_fork_shares_only_the_turns_before(
+    path: Path, elsewhere: bool
+) -> None:
+    made = make_simulation(interventions=[{"turn": 2, "set": {"inflation": 5}}])
     first = played(Simulation(made.config, llm_client=made.llm_client, tape=path), 4)
     second = played(first.fork(3), 1)
-    third = played(second.fork(1, intervene=[{"turn": 1, "set": {"inflation": 9}}]), 1)
-    frame = Tape(path).turns_frame(3)
+    to = path.with_name("other.tape") if elsewhere else None
+    third = played(second.fork(1, intervene={"inflation": 9}, to=to), 1)
+    tape = third.tape
+    assert tape is not None
+    frame = tape.turns_frame(3)
     assert frame["turn"].tolist() == [0, 1, 2]
+    # What was planned for a turn is made when the turn is played again.
+    assert frame["inflation"].tolist()[1:] == [9, 5]
     assert frame.equals(third.to_frame())
-    assert replay(path, 3).turns == third.turns
+    assert replay(tape, 3).turns == third.turns
+    assert verify(tape) == []
 
 
 def test_the_tree_shows_what_came_from_what(family: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pytest
 
-from llmsim_lab._util.checks import real_number, whole_number
+from llmsim_lab._util.checks import items_of, longest_wait, real_number, whole_number
 from llmsim_lab.errors import ConfigError
 
 
@@ -29,6 +31,21 @@ def test_numpys_numbers_pass_as_pythons_own() -> None:
 def test_what_only_looks_like_a_number_is_refused(check: Any, value: object, kind: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"x={value!r} must be a {kind} number")):
         check("x", value)
+
+
+def test_a_wait_is_any_time_above_0() -> None:
+    for right in (0.005, np.float32(2), math.inf):
+        assert longest_wait("x", right) == right
+    for wrong in (0, -1, math.nan, "1", True):
+        with pytest.raises(ConfigError, match=r"of seconds above 0; math\.inf waits without end"):
+            longest_wait("x", wrong)
+
+
+def test_a_list_of_right_items_without_an_end_is_read_up_to_a_limit() -> None:
+    with pytest.raises(ConfigError, match=r"x=repeat\(1\) has more than 100,000 items; give fewer"):
+        items_of("x", repeat(1), int, "numbers")
+    with pytest.raises(ConfigError, match=r"x=array\(3\) must be numbers"):
+        items_of("x", np.array(3), int, "numbers")
 
 
 @pytest.mark.parametrize(

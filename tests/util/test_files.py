@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from llmsim_lab._util.files import write_file
+from llmsim_lab._util.files import bounded_bytes, write_file
 from llmsim_lab.errors import ConfigError
 
 
@@ -24,3 +25,19 @@ def test_a_replaced_file_keeps_its_permissions_and_the_links_to_it(tmp_path: Pat
     assert write_file(link, b"new") == link
     assert link.is_symlink()
     assert (page.read_bytes(), page.stat().st_mode & 0o777) == (b"new", 0o604)
+
+
+@pytest.mark.posix
+def test_what_a_command_prints_is_read_and_a_folder_is_named_and_closed(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"turns: 3")
+    os.close(writing)
+    # As a shell names it: ``llmsim-lab run <(command)``.
+    assert bounded_bytes(Path(f"/dev/fd/{reading}"), 8) == b"turns: 3"
+    for _ in range(2):
+        with pytest.raises(IsADirectoryError, match=tmp_path.name):
+            bounded_bytes(tmp_path, 8)
+    next_number = os.open(tmp_path / "new", os.O_CREAT)
+    os.close(next_number)
+    os.close(reading)
+    assert next_number == writing

@@ -22,9 +22,11 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from llmsim_lab._util.checks import whole_number
+from llmsim_lab._util.copies import Shared
 from llmsim_lab._util.files import path_from_home
 from llmsim_lab._util.text import log_event, printable
 from llmsim_lab.errors import BackendError, ModelFileError
@@ -73,7 +75,7 @@ def is_file(name: str) -> bool:
     return name.endswith(".gguf") or os.sep in name or "/" in name
 
 
-class EmbeddedBackend(ChatBackend):
+class EmbeddedBackend(Shared, ChatBackend):
     """Answers requests by a model on this machine; nothing has to be installed or started.
 
     May be used from several event loops and threads. The model runs in a child process that
@@ -131,6 +133,16 @@ class EmbeddedBackend(ChatBackend):
         # One process for all clients of a model: two would take twice the memory.
         self._server = shared_server(self._path)
         self.client_limits = self._server.limits
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave the model's process out: another one loads the model again."""
+        model = self._path if self._listed is None else self.name
+        make = partial(
+            type(self),
+            model,
+            num_ctx=self._num_ctx,
+        )
+        return make, ()
 
     async def chat(
         self,

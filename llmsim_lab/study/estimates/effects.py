@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from llmsim_lab._util.text import brief, contrast_name
+from llmsim_lab._util.checks import item_count, items_of
+from llmsim_lab._util.text import brief, clip, contrast_name
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.study.estimates.choice import Wanted, estimate_numbers, estimate_texts
 from llmsim_lab.study.estimates.estimate import Contrast, Effects, Estimate, Generality
@@ -26,6 +27,10 @@ from llmsim_lab.study.estimates.parts import Parts
 from llmsim_lab.study.estimates.samples import Layout, OutcomeValues, outcomes_of, place_of
 
 _FIXED = ("arm", "unit", "run", "wording", "replicate", "turn", "outcome", "value")
+_PAIRS = (
+    "a list of pairs of arms, of which the second is subtracted from the first: [('hawkish', "
+    "'cautious')]"
+)
 _TIMES = " \N{MULTIPLICATION SIGN} "
 
 
@@ -294,9 +299,8 @@ def _weights(
         base = arms[place_of("arm", reference, arms)]
     if not contrasts:
         contrasts = [(arm, base) for arm in arms if arm != base]
-    check_contrasts(contrasts)
     weights = {}
-    for upper, lower in contrasts:
+    for upper, lower in checked_contrasts(contrasts):
         of_arms = np.zeros(len(arms))
         of_arms[place_of("arm", upper, arms)] += 1
         # Subtracted, not set to -1, so that an arm minus itself is 0.
@@ -305,16 +309,16 @@ def _weights(
     return weights
 
 
-def check_contrasts(contrasts: Sequence[tuple[str, str]]) -> None:
-    """Raise a ConfigError unless the contrasts are pairs of names."""
-    for pair in contrasts:
+def checked_contrasts(contrasts: object) -> list[tuple[str, str]]:
+    """Return contrasts as pairs of names; raise ConfigError for what is not a list of such."""
+    pairs = []
+    for pair in items_of("contrasts", contrasts, object, _PAIRS):
         # A text of two letters has two parts as well.
-        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
-        if isinstance(contrasts, str) or not is_pair:
-            raise ConfigError(
-                "contrasts are pairs of arms, of which the second is subtracted from the first, "
-                f"such as [('hawkish', 'cautious')], not {brief(contrasts, 120)}"
-            )
+        is_pair = isinstance(pair, Sequence) and not isinstance(pair, str) and item_count(pair) == 2
+        if not is_pair or not all(isinstance(arm, str) for arm in pair):
+            raise ConfigError(f"contrasts has {brief(pair, 120)} in it; it must be {_PAIRS}")
+        pairs.append((pair[0], pair[1]))
+    return pairs
 
 
 def factorial_weights(
@@ -369,10 +373,10 @@ def factorial_weights(
 def check_formula(formula: str, factors: Iterable[str]) -> None:
     """Raise ConfigError for a formula without ``~``, which begins the factors."""
     if "~" not in formula:
-        outcome = formula.strip() or "y"
+        outcome = clip(formula, 60) or "y"
         raise ConfigError(
-            f"formula {formula!r} has no ~ between what is compared and the factors; write "
-            f"'{outcome} ~ {' * '.join(factors)}'"
+            f"formula {brief(formula, 200)} has no ~ between what is compared and the factors; "
+            f"write '{outcome} ~ {' * '.join(factors)}'"
         )
 
 

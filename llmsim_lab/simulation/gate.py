@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from llmsim_lab._util.files import kept_folder
+from llmsim_lab._util.files import bounded_bytes, kept_folder
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import duration
 from llmsim_lab.agents.agents import moves_to_choose
@@ -725,7 +725,7 @@ def kept_economics_cards() -> list[EconomicsCard]:
 def _read(path: Path) -> EconomicsCard | None:
     """Return a kept card; None if it cannot be read, and is then measured anew."""
     with suppress(OSError, ValidationError):
-        return EconomicsCard.model_validate_json(path.read_bytes())
+        return EconomicsCard.model_validate_json(bounded_bytes(path, 2**26))
     return None
 
 

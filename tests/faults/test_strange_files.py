@@ -20,12 +20,13 @@ from faults_kit import TESTS, Attack, Case, Plan, Step, serving
 from verbs_kit import command
 from wire_kit import FAULTS, answer_all_with
 
-from llmsim_lab._util.config import YamlFile
 from llmsim_lab.assistant import load_constitution
 from llmsim_lab.errors import LabError, ModelFileError
 from llmsim_lab.lessons.answers import AnswerKey
 from llmsim_lab.llm.embedded import weights
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.room import Room
+from llmsim_lab.simulation import Simulation
 from llmsim_lab.study.registration import read_registration
 
 pytestmark = pytest.mark.process
@@ -255,10 +256,15 @@ def made_odd(folder: Path) -> None:
         file.truncate(2**32)
 
 
+def configuration(path: Path) -> None:
+    raise LabError(command("lint", path))
+
+
 READERS: dict[str, Callable[[Path], object]] = {
-    "a configuration": YamlFile.read,
+    "a configuration": configuration,
     "a prompt": Prompt.load,
     "a constitution": load_constitution,
+    "a welcome": lambda path: Room(Simulation(players="person"), welcome=path),
     "a registration": read_registration,
     "a key": AnswerKey.read,
 }

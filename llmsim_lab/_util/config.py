@@ -38,7 +38,7 @@ from typing_extensions import TypeAliasType
 from llmsim_lab._util.checks import item_count, plain_number
 from llmsim_lab._util.files import as_path, bounded_bytes
 from llmsim_lab._util.frozen import frozen
-from llmsim_lab._util.jsontext import MOST_LEVELS, dumps
+from llmsim_lab._util.jsontext import MOST_LEVELS, SCALARS, dumps
 from llmsim_lab._util.text import brief, clip, each_fault, fault_text, faults
 from llmsim_lab.errors import ConfigError
 
@@ -154,6 +154,7 @@ def _bounded(name: object, value: object) -> object:
     is_lazy = isinstance(value, Iterator | range)
     if is_lazy and isinstance(read, Sized) and item_count(read) > _MOST_VALUES:
         raise ValueError(f"{name}={brief(value)} has more than {_MOST_VALUES:,} items")
+    _check_no_iterator(name, read)
     is_too_large = isinstance(value, int) and abs(value) > _LARGEST
     # Of Decimal("NaN") no size can be told; pydantic says that it is not a number.
     if isinstance(value, Decimal) and value.is_finite():
@@ -161,6 +162,23 @@ def _bounded(name: object, value: object) -> object:
     if is_too_large:
         raise ValueError(f"{name} has a number of more than {_MOST_DIGITS:,} digits")
     return read
+
+
+def _check_no_iterator(name: object, value: object) -> None:
+    """Raise ValueError for an iterator in a list or dict, which pydantic would read to its end."""
+    unread: list[Any] = [[value]]
+    seen: set[int] = set()
+    while unread:
+        holder = unread.pop()
+        for item in holder.values() if isinstance(holder, dict) else holder:
+            if type(item) in SCALARS:
+                continue
+            if isinstance(item, Iterator):
+                raise ValueError(f"{name} has {brief(item)} in it; make a list of it")
+            # A list may hold itself.
+            if isinstance(item, dict | list | tuple) and id(item) not in seen:
+                seen.add(id(item))
+                unread.append(item)
 
 
 def _types_in(annotation: object) -> set[object]:

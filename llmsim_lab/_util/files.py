@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -117,7 +118,7 @@ def bounded_bytes(path: Path, most: int) -> bytes:
         # A shell hands over what a command prints as a pipe: ``run <(command)``, ``/dev/stdin``.
         if not S_ISREG(mode) and not S_ISFIFO(mode):
             raise OSError("it is a device")
-        if S_ISFIFO(mode):
+        if S_ISFIFO(mode) and sys.platform != "win32":
             os.set_blocking(file.fileno(), True)
         content = file.read(most + 1)
     if S_ISFIFO(mode) and not content:

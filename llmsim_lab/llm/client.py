@@ -117,8 +117,7 @@ class LLMClient(Shared, SetOnce):
         # Called to pickle a client, and whatever holds it; copies are shared.
         raise ConfigError(
             "an LLMClient cannot be pickled: its key and its limit of requests stay in this "
-            "process. Where it is needed, make one: connect('ollama:NAME'); to a study give this "
-            "name, or a function that makes a client"
+            "process. Where it is needed, make one: connect('ollama:NAME')"
         )
 
     def _share(

@@ -11,7 +11,7 @@ chart must tell which transitions are legal without taking one, so that a player
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -80,7 +80,7 @@ class Transition:
         guard: a condition on agent and context; without one the transition is always legal.
 
     Raises:
-        ConfigError: the trigger or a state is not a text, or the guard is not a function.
+        ConfigError: the trigger is not a text, or the guard is not a function.
     """
 
     trigger: str
@@ -96,8 +96,8 @@ class Transition:
 
     def __post_init__(self) -> None:
         text_argument("trigger", self.trigger)
-        instance_of("source", self.source, str, _A_STATE)
-        instance_of("target", self.target, str, _A_STATE)
+        instance_of("source", self.source, Hashable, _A_STATE)
+        instance_of("target", self.target, Hashable, _A_STATE)
         if self.guard is not None and not callable(self.guard):
             raise ConfigError(
                 f"guard={brief(self.guard)} must be a function of the agent and the context"
@@ -143,11 +143,11 @@ class Statechart:
         timeouts: Mapping[AgentState, int] | None = None,
     ) -> None:
         right = "a list of states, such as those of AgentState"
-        self.states = tuple(dict.fromkeys(items_of("states", states, str, right)))
+        self.states = tuple(dict.fromkeys(items_of("states", states, Hashable, right)))
         self.transitions = tuple(
             items_of("transitions", transitions, Transition, "a list of Transitions")
         )
-        self.initial = instance_of("initial", initial, str, _A_STATE)
+        self.initial = instance_of("initial", initial, Hashable, _A_STATE)
         named_states = [self.initial]
         for move in self.transitions:
             named_states += [move.source, move.target]
@@ -155,8 +155,8 @@ class Statechart:
         self.timeouts: dict[AgentState, int] = {}
         given = {} if timeouts is None else timeouts
         instance_of("timeouts", given, Mapping, "ticks by state: {AgentState.SCROLLING: 3}")
+        self._check([*given])
         for state, ticks in given.items():
-            self._check([instance_of("a state in timeouts", state, str, _A_STATE)])
             self.timeouts[state] = whole_number(f"timeouts[{state}]", ticks, least=1)
 
     def _check(self, named_states: list[AgentState]) -> None:
@@ -221,7 +221,6 @@ class Statechart:
 
     def valid_triggers(self, state: AgentState) -> list[str]:
         """Return the triggers that some transition from a state answers to, in chart order."""
-        instance_of("state", state, str, _A_STATE)
         # A dict as an ordered set, since several transitions may have the same trigger.
         triggers = [move.trigger for move in self.transitions if move.source == state]
         return list(dict.fromkeys(triggers))
@@ -242,8 +241,6 @@ class Statechart:
             agent: passed to the guards; without an agent all guards count as True.
             context: passed to the guards too.
         """
-        instance_of("state", state, str, _A_STATE)
-        text_argument("trigger", trigger)
         targets = []
         for move in self.transitions:
             if move.source != state or move.trigger != trigger:

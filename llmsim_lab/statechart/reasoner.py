@@ -63,11 +63,9 @@ class MoveQuestion:
     turn: int | None = None
 
     def __post_init__(self) -> None:
-        instance_of("agent", self.agent, SocialAgent, "a SocialAgent")
-        instance_of("current_state", self.current_state, AgentState, "an AgentState")
         text_argument("trigger", self.trigger)
         options = items_of("options", self.options, AgentState, "a list of AgentStates")
-        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "options", tuple(options))
         if not options:
             raise ConfigError(
                 f"{self.agent.name} has no option for the trigger {self.trigger!r} in state "
@@ -417,15 +415,15 @@ def parse_reasoner_response(
     """Return the option that a reply names.
 
     Raises:
-        ConfigError: the reply is not a JSON object with ``next_state``, or names another state.
+        ValueError: the reply is not a JSON object with ``next_state``, or names another state.
     """
     states = items_of("options", options, AgentState, "a list of AgentStates")
     try:
         reply = NextState.model_validate_json(response_text)
     except ValidationError as error:
-        raise ConfigError(f"Failed to parse Reasoner response: {faults(error)}") from error
+        raise ValueError(f"Failed to parse Reasoner response: {faults(error)}") from error
     if reply.next_state not in states:
-        raise ConfigError(_not_an_option(reply.next_state, states))
+        raise ValueError(_not_an_option(reply.next_state, states))
     return AgentState(reply.next_state)
 
 

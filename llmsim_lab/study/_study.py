@@ -16,12 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex
 
 from markupsafe import Markup
 
 from llmsim_lab._util.checks import instance_of, known_names, text_argument, whole_number
-from llmsim_lab._util.copies import Sole
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import join, pre, table
 from llmsim_lab._util.text import brief, contrast_name, counted, listed, printable
@@ -63,7 +62,7 @@ _WATCH_S = 0.5
 """Between two pictures of a study that is watched."""
 
 
-class Study(Sole):
+class Study:
     """Runs of a world under different conditions, over seeds that all conditions share.
 
     A complete run is not played again. An interrupted run continues with its next turn, also after
@@ -115,12 +114,6 @@ class Study(Sole):
     """
 
     registration: Registration | None = None
-    no_copy = (
-        "a Study cannot be copied or pickled, since both would play the same runs in one folder, "
-        "which without tape= is deleted with the first. study.replace(seeds=..., tape=...) returns "
-        "another one, study.results is its table, and to play it in other processes there is "
-        "study.run(executor=...)"
-    )
 
     def __init__(
         self,
@@ -946,6 +939,16 @@ class Study(Sole):
             except LabError as error:
                 lines.append(f"effects: {error}")
         return printable("\n".join(lines), keep="\n")
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
+        """Return what copies and pickles are made of; see ``object``."""
+        if self._is_temporary:
+            raise ConfigError(
+                "a Study without tape= cannot be copied or pickled, since its folder is deleted "
+                "with the first of the two; give it a tape=, or make another one: "
+                "study.replace(seeds=...)"
+            )
+        return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         return f"<Study {self.name!r}: {self.about()}>"

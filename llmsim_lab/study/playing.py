@@ -680,8 +680,9 @@ def packed(player: StudyPlayer) -> bytes:
         pickled: bytes = cloudpickle.dumps(travelling)
     except Exception as error:  # pickling runs the objects' own code, which may raise anything
         raise ConfigError(
-            f"the study cannot travel to other processes: {error}. A client cannot: name the model "
-            "('ollama:NAME'), or give a function that makes one; cloudpickle: llmsim-lab[study]"
+            f"the study cannot travel to other processes: {error}. In place of a client, name the "
+            "model ('ollama:NAME'), or give a function that makes one; cloudpickle: "
+            "llmsim-lab[study]"
         ) from error
     return pickled
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from copy import copy, deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def goods(player: str) -> PublicGoods:
 @pytest.mark.parametrize(
     ("make", "way_out"),
     [
-        (lambda: Study(PublicGoods, seeds=1, outcome="coins.Ann"), r"study\.replace\("),
+        (lambda: Study(PublicGoods, seeds=1, outcome="coins.Ann"), r"give it a tape="),
         (lambda: Room(goods("person, else random")), r"Room\(run\.fork\(\)\)"),
         (lambda: Lab(goods("random")), r"such as Lab\(run\)"),
         (lambda: MCPToolExecutor(["tools"]), r"MCPToolExecutor\(server\)"),
@@ -61,3 +62,12 @@ async def test_a_copied_backend_keeps_its_key_and_a_pickled_one_does_not(backend
     for other in (copy(backend), deepcopy([backend])[0]):
         assert await other.server.access.credential() is not None
     assert b"s3cret" not in pickle.dumps(backend)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy, deepcopy, lambda study: pickle.loads(pickle.dumps(study))]
+)
+def test_a_copied_study_has_the_same_runs_on_the_same_tapes(tmp_path: Path, copied: Any) -> None:
+    study = Study(PublicGoods, seeds=1, outcome="coins.Ann", players="rule", tape=tmp_path)
+    study.run(progress=False)
+    assert copied(study).results.equals(study.results)

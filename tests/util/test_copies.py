@@ -68,6 +68,6 @@ async def test_a_copied_backend_keeps_its_key_and_a_pickled_one_does_not(backend
     "copied", [copy, deepcopy, lambda study: pickle.loads(pickle.dumps(study))]
 )
 def test_a_copied_study_has_the_same_runs_on_the_same_tapes(tmp_path: Path, copied: Any) -> None:
-    study = Study(PublicGoods, seeds=1, outcome="coins.Ann", players="rule", tape=tmp_path)
+    study = Study(PublicGoods, seeds=1, outcome="coins.Ann", players="random", tape=tmp_path)
     study.run(progress=False)
     assert copied(study).results.equals(study.results)

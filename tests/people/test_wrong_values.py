@@ -162,11 +162,6 @@ def test_rows_that_no_tape_holds_are_an_error_in_a_sentence(rows: Any, message: 
     assert len(str(caught.value)) < 500
 
 
-def test_a_wrong_name_of_a_player_is_shown_in_brief() -> None:
-    with pytest.raises(ConfigError, match="no row for <a number of 5,001 digits>"):
-        Population.from_table(TABLE).row(10**5000)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("column", [0, None, ("a", "b"), "not", "True", "a b", "turn", "\ud800"])
 def test_a_column_is_called_what_a_prompt_can_use(column: Any) -> None:
     frame = pd.DataFrame([[1], [2]], columns=pd.Index([column], dtype=object))

@@ -14,6 +14,7 @@ import os
 import random
 import resource
 import signal
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -355,6 +356,8 @@ PACKAGE = str(Path(llmsim_lab.__file__).parent)
 
 def interrupt(part: float, folder: Path) -> None:
     """Interrupt a run at one of the package's lines; it then ends as one that was not."""
+    # Of a coroutine that was made and not yet awaited Python itself says no more than this.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited")
     expected = begun(folder / "whole.tape", HashBackend(faulty=True))
     counted = Lines(folder=PACKAGE)
     with counted.watched():

@@ -350,6 +350,12 @@ class StudyPlayer:
         """Play what is left of a job, and return how far it is, with the error if it failed."""
         errors: list[str] = []
         try:
+            # In a folder from elsewhere it may lead to any tape of the user's.
+            if file.is_symlink():
+                raise TapeError(
+                    f"{file} is a link, and a study plays into files of its own folder; put the "
+                    "file itself there, or move the link away"
+                )
             tape = Tape(file)
             runs = job.runs_on(tape)
             # At the same time, up to the limit: samples of a situation have the same prompt, and a

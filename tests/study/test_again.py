@@ -63,10 +63,15 @@ def test_each_continued_turn_is_a_unit_and_is_asked_so_many_times(tape: Path) ->
 def test_a_situation_whose_file_cannot_be_made_fails_and_the_others_are_played(
     tape: Path, tmp_path: Path
 ) -> None:
+    before = tape.read_bytes()
     study = again(tape, run=1, to=tmp_path / "again")
-    study._setup.files.paths["kind", "1:0"].mkdir(parents=True)
-    assert played(study).counts == {"done": 7, "failed": 1}
+    paths = study._setup.files.paths
+    paths["kind", "1:0"].mkdir(parents=True)
+    paths["kind", "1:1"].symlink_to(tape)
+    assert played(study).counts == {"done": 6, "failed": 2}
     assert "is not a file; move it away" in str(study)
+    assert "is a link, and a study plays into files of its own" in str(study)
+    assert tape.read_bytes() == before
 
 
 def test_a_situation_has_the_recorded_state_and_samples_have_seeds_of_their_own(tape: Path) -> None:

@@ -313,7 +313,7 @@ def _write(path: Path, text: str) -> None:
 
 def _copy_file(source: str, target: str) -> str:
     if Path(target).is_symlink():
-        raise OSError(f"{target} is a link, in place of a file of the lesson")
+        raise ConfigError(f"{target} is a link, in place of a file of the lesson; remove it")
     return shutil.copy2(source, target)
 
 
@@ -332,9 +332,13 @@ def _copy(
         )
     except OSError as error:
         # A link that leads nowhere, a pipe, a file that may not be read.
+        reason = error
+        if isinstance(error, shutil.Error):
+            # It lists each file that could not be copied, with where to and why.
+            (_, _, reason), *_ = error.args[0]
         raise ConfigError(
-            f"what lies beside the lesson in {folder} cannot be copied: {error!s:.300}; put the "
-            "lesson into a folder of its own"
+            f"what lies beside the lesson in {folder} cannot be copied: {reason}; put the lesson "
+            "into a folder of its own"
         ) from error
 
 

@@ -233,6 +233,16 @@ def _content(file: Path) -> bytes:
         raise TapeError(f"cannot read {file}: {error.strerror or error}") from error
 
 
+def _tape_to_play_on(file: Path) -> Tape:
+    # In a folder from elsewhere it may lead to any tape of the user's.
+    if file.is_symlink():
+        raise TapeError(
+            f"{file} is a link, and a study plays into files of its own folder; put the file "
+            "itself there, or move the link away"
+        )
+    return Tape(file)
+
+
 def _tidy(file: Path) -> None:
     """Remove the empty lock file beside a tape: a thousand of them would hide the tapes."""
     with suppress(OSError):
@@ -350,13 +360,7 @@ class StudyPlayer:
         """Play what is left of a job, and return how far it is, with the error if it failed."""
         errors: list[str] = []
         try:
-            # In a folder from elsewhere it may lead to any tape of the user's.
-            if file.is_symlink():
-                raise TapeError(
-                    f"{file} is a link, and a study plays into files of its own folder; put the "
-                    "file itself there, or move the link away"
-                )
-            tape = Tape(file)
+            tape = _tape_to_play_on(file)
             runs = job.runs_on(tape)
             # At the same time, up to the limit: samples of a situation have the same prompt, and a
             # server that gets it several times at once reads it once.

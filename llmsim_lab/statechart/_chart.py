@@ -29,7 +29,7 @@ from llmsim_lab._util.checks import (
 from llmsim_lab._util.config import Settings, read_config
 from llmsim_lab._util.files import as_path
 from llmsim_lab._util.html import visible
-from llmsim_lab._util.text import among, brief
+from llmsim_lab._util.text import among, brief, plain_text
 from llmsim_lab.errors import ConfigError
 
 TIMEOUT = "timeout"
@@ -157,14 +157,14 @@ class Statechart:
         instance_of("timeouts", given, Mapping, "ticks by state: {AgentState.SCROLLING: 3}")
         self._check([*given])
         for state, ticks in given.items():
-            self.timeouts[state] = whole_number(f"timeouts[{state}]", ticks, least=1)
+            self.timeouts[state] = whole_number(f"timeouts[{plain_text(state)}]", ticks, least=1)
 
     def _check(self, named_states: list[AgentState]) -> None:
         """Raise ConfigError for a state that the chart does not have."""
         known_names(
             "chart state",
-            map(str, named_states),
-            map(str, self.states),
+            map(plain_text, named_states),
+            map(plain_text, self.states),
         )
 
     @classmethod

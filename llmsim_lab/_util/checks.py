@@ -13,6 +13,8 @@ from llmsim_lab.errors import ConfigError
 
 Value = TypeVar("Value")
 
+_MOST_NUMBERS = 10_000_000
+"""Of an array that becomes a list of Python's numbers."""
 _MOST_ITEMS = 100_000
 """Of an argument that lists things: a generator or a range may have no end."""
 
@@ -66,11 +68,21 @@ def plain_number(value: Any) -> Any:
 
 
 def plain_numbers(values: Any) -> Any:
-    """Return an array, a series, or a set of numbers as a list, and all else as it is."""
+    """Return an array, a series, or a set of numbers as a list, and all else as it is.
+
+    Raises:
+        ConfigError: it has too many numbers.
+    """
     # An array of no dimension is a number, which plain_number takes.
-    if hasattr(values, "tolist") and getattr(values, "shape", None) != ():
-        return values.tolist()
-    return values
+    if not hasattr(values, "tolist") or getattr(values, "shape", None) == ():
+        return values
+    # numpy's broadcast_to makes an array of any size that takes no memory. Of torch it is a method.
+    size = getattr(values, "size", None)
+    if isinstance(size, int) and size > _MOST_NUMBERS:
+        raise ConfigError(
+            f"an array of {size:,} numbers is given; at most {_MOST_NUMBERS:,} can be"
+        )
+    return values.tolist()
 
 
 def item_count(values: Sized) -> float:

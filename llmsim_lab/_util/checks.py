@@ -76,13 +76,18 @@ def plain_numbers(values: Any) -> Any:
     # An array of no dimension is a number, which plain_number takes.
     if not hasattr(values, "tolist") or getattr(values, "shape", None) == ():
         return values
-    # numpy's broadcast_to makes an array of any size that takes no memory. Of torch it is a method.
-    size = getattr(values, "size", None)
+    check_array(values)
+    return values.tolist()
+
+
+def check_array(value: object) -> None:
+    """Raise ConfigError for an array beyond all size: numpy's broadcast_to needs no memory."""
+    # Of torch's arrays it is a method.
+    size = getattr(value, "size", None)
     if isinstance(size, int) and size > _MOST_NUMBERS:
         raise ConfigError(
             f"an array of {size:,} numbers is given; at most {_MOST_NUMBERS:,} can be"
         )
-    return values.tolist()
 
 
 def item_count(values: Sized) -> float:

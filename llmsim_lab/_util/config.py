@@ -35,7 +35,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeAliasType
 
-from llmsim_lab._util.checks import item_count, plain_number
+from llmsim_lab._util.checks import check_array, item_count, plain_number
 from llmsim_lab._util.files import as_path, bounded_bytes
 from llmsim_lab._util.frozen import frozen
 from llmsim_lab._util.jsontext import MOST_LEVELS, SCALARS, dumps
@@ -147,6 +147,7 @@ def _bounded(name: object, value: object) -> object:
     Raises:
         ValueError: it has too many items or digits.
     """
+    check_array(value)
     read = value
     if isinstance(value, Iterator):
         read = list(islice(value, _MOST_VALUES + 1))

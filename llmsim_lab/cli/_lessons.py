@@ -11,14 +11,15 @@ from typing import Annotated
 
 import typer
 
-from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
-from llmsim_lab.cli._output import keep_results_apart, open_folder, say
+from llmsim_lab.cli._output import open_folder, open_results, say
 from llmsim_lab.cli._playing import import_file, world_from
 from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
 from llmsim_lab.lessons.grading import HAND_IN
+from llmsim_lab.lessons.grading import RESULTS as RESULTS_OF_GRADING
+from llmsim_lab.lessons.round_robin import RESULTS as RESULTS_OF_TOURNAMENT
 from llmsim_lab.run.registry import file_of
 
 _MATCH = ProcessLimits()
@@ -60,8 +61,7 @@ def play_tournament(
     kind = world_from(world)
     file = file_of(kind)
     assert file is not None
-    open_folder(out)
-    keep_results_apart(out, players, "results.jsonl", "index.html", "standings.csv", "pages")
+    results = open_results(out, "tournament", *RESULTS_OF_TOURNAMENT, source=players)
     # In the processes below, files of this folder must not hide Python's own modules.
     os.environ["PYTHONSAFEPATH"] = "1"
     # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
@@ -85,7 +85,7 @@ def play_tournament(
             parameters=named_values(set_ or ()),
         )
     say(standings)
-    table = write_file(out / "standings.csv", csv_text(standings.to_frame()).encode())
+    table = results.write("standings.csv", csv_text(standings.to_frame()).encode())
     say(f"Written: {standings.page(out)}, {table}")
 
 
@@ -101,7 +101,6 @@ def lesson(
     answers that are nearly right, and hints, in raw cells.
     """
     open_folder(to, "--to")
-    keep_results_apart(to, source, "teacher", "student", option="--to")
     key = make_lesson(source, to)
     say(f"{counted(len(key.questions), 'question')}: {', '.join(key.questions)}")
     say(f"Written: {to / 'student'}, which you hand out, and {to / 'teacher'}")
@@ -130,8 +129,7 @@ def grade_hand_ins(
 
     Code of a hand-in runs in a process with limits and no network, in a copy of its folder.
     """
-    open_folder(out)
-    keep_results_apart(out, folder, "grades.csv", "index.html", "pages")
+    open_results(out, "grades", *RESULTS_OF_GRADING, source=folder)
     limits = replace(
         HAND_IN,
         cpu_s=cpu,

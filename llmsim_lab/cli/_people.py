@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted, duration
-from llmsim_lab.cli._output import check_no_links, errors, open_folder, say
+from llmsim_lab.cli._output import errors, open_results, say
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out
 from llmsim_lab.llm import connect
 from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN, check_margin
@@ -84,8 +83,7 @@ def people(
             say(enough_groups(margin).to_string(index=False))
         return
     # Not before: a plan leaves no folder behind.
-    out = open_folder(out)
-    check_no_links(out, "people.html", "people.csv")
+    results = open_results(out, "people", "people.html", "people.csv")
     answerer: dict[str, Any] = {"players": {"*": model}}
     client = None
     if model not in _WORDS:
@@ -128,6 +126,7 @@ def people(
         margin=margin,
     )
     say(card)
+    results.note("people.html")
     page = card.page(out / "people.html")
-    measures = write_file(out / "people.csv", csv_text(card.compared.to_frame()).encode())
+    measures = results.write("people.csv", csv_text(card.compared.to_frame()).encode())
     say(f"Written: {page}, {measures}")

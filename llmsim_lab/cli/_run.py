@@ -13,7 +13,7 @@ from llmsim_lab import run as operations
 from llmsim_lab._util.config import YamlFile, read_config, yaml_value
 from llmsim_lab._util.text import brief, closest, counted, faults, listed
 from llmsim_lab.cli import _playing
-from llmsim_lab.cli._output import open_results, report, say
+from llmsim_lab.cli._output import open_run_results, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
@@ -75,14 +75,14 @@ def run(
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
     # Before a model is connected, which may have to be fetched.
-    out = open_results(out, parameters or Path(described))
+    results = open_run_results(out, parameters or Path(described))
     client = _playing.client_for(config, host=host)
     simulation = run_class(
         config,
         llm_client=client,
         tape=tape,
     )
-    _playing.play(simulation, config.turns, out)
+    _playing.play(simulation, config.turns, results)
 
 
 def lint(described: _Described, parameters: _Parameters = None) -> None:
@@ -244,7 +244,7 @@ def replay(
     with Tape(file, read_only=True) as tape:
         info = valid_run(tape, run)
         simulation = operations.replay(tape, info.id)
-        report(simulation, open_results(out))
+        report(simulation, open_run_results(out))
         turns = counted(simulation.turn_number, "turn")
         say(f"All {turns} are from run {info.id} of {file}, replayed. No model was asked.")
 
@@ -291,13 +291,14 @@ def _continuing(verb: str, about: str) -> Any:
                 host,
                 settings,
             )
-            open_results(out)  # first, since a rerun is on the tape as soon as it is made
+            # First, since a rerun is on the tape as soon as it is made.
+            results = open_run_results(out)
             begun = getattr(operations, verb)(
                 tape,
                 info.id,
                 llm_client=client,
             )
-            _playing.play(begun, wanted, out)
+            _playing.play(begun, wanted, results)
 
     # One function for both, which differ in a word: typer makes name and help of these.
     command.__name__ = verb
@@ -356,7 +357,8 @@ def fork(
             host,
             settings,
         )
-        open_results(out)  # first, since the fork is on the tape as soon as it is made
+        # First, since the fork is on the tape as soon as it is made.
+        results = open_run_results(out)
         begun = operations.fork(
             tape,
             info.id,
@@ -365,7 +367,7 @@ def fork(
             intervene=changes,
             llm_client=client,
         )
-        _playing.play(begun, wanted, out)
+        _playing.play(begun, wanted, results)
 
 
 def _edits(

@@ -24,6 +24,7 @@ from pydantic_core import to_jsonable_python
 from llmsim_lab._util.checks import known_names, whole_number
 from llmsim_lab._util.files import as_path, temporary_folder
 from llmsim_lab._util.html import join, styled, table
+from llmsim_lab._util.results import Results
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import brief, closest, counted, listed
 from llmsim_lab._util.waiting import run_sync
@@ -51,6 +52,9 @@ _TRIAL_TURNS = 3
 _MOST = 100_000
 """Rounds, and seeds."""
 _LEVEL = 0.95
+_KEPT = ("results.jsonl", "matches")
+RESULTS = (*_KEPT, "index.html", "standings.csv", "pages")
+"""What a folder has after the command."""
 
 
 # --- a match --------------------------------------------------------------------------------------
@@ -411,9 +415,14 @@ def tournament(
         parameters: of the world, by their names, which may be ``rounds`` or ``seeds`` too.
 
     Raises:
-        ConfigError: there are no two players, or the world is not one for two.
+        ConfigError: there are no two players, the world is not one for two, or the folder has
+            something else in the place of results.
     """
     say = report or (lambda _: None)
+    source = None if isinstance(players, Mapping) else as_path("players", players)
+    if folder is not None:
+        folder = as_path("folder", folder)
+        _results(folder, source).check(*_KEPT)
     entries = _entries(players, also, say)
     for name, value in (("rounds", rounds), ("seeds", seeds)):
         whole_number(name, value, least=1, most=_MOST)
@@ -442,6 +451,8 @@ def tournament(
     forfeits = [result.forfeit for result in trials if result.forfeit is not None]
     out = {forfeit.player for forfeit in forfeits}
     left = [entry for entry in entries if entry.name not in out]
+    if folder is not None:
+        _results(folder, source).note(*_KEPT)
     pairs = _pairs(
         game,
         left,
@@ -478,6 +489,15 @@ def tournament(
         rows=rows,
         forfeits=tuple(first_forfeits.values()),
         pairs=tuple(pair for pair in pairs if out.isdisjoint(pair.names)),
+        source=source,
+    )
+
+
+def _results(folder: Path, source: Path | None) -> Results:
+    return Results(
+        folder=folder,
+        kind="tournament",
+        source=source,
     )
 
 
@@ -714,6 +734,7 @@ class Standings:
         rows: a score for each player, opponent and seed, in points a round.
         forfeits: who is out, and why.
         pairs: who met.
+        source: the folder of the hand-ins; None if they were given by name.
     """
 
     game: _Game
@@ -721,6 +742,7 @@ class Standings:
     rows: Sequence[Mapping[str, Any]]
     forfeits: Sequence[Forfeit]
     pairs: Sequence[_Pair]
+    source: Path | None = None
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -831,9 +853,14 @@ class Standings:
 
         Returns:
             The path of ``index.html``.
+
+        Raises:
+            ConfigError: the folder has a file of such a name that is not of this tournament.
         """
-        folder = Path(folder)
-        (folder / "pages").mkdir(parents=True, exist_ok=True)
+        folder = as_path("folder", folder)
+        results = _results(folder, self.source)
+        results.note("index.html", "pages")
+        (folder / "pages").mkdir(exist_ok=True)
         parts = [
             styled("Tournament", tag="h1"),
             *self._tables(),

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmsim_lab._util.files import as_path, bounded_text, is_there, write_file
+from llmsim_lab._util.files import as_path, bounded_text, is_there, make_folder, write_file
 from llmsim_lab.errors import ConfigError
 
 __all__ = ["Results"]
@@ -75,13 +75,7 @@ class Results:
         """
         self.check(*names)
         notes = self._notes() | dict.fromkeys(names, self._words())
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot make the folder {self.folder}: {error.strerror or error}; choose another "
-                f"{self.option}"
-            ) from error
+        make_folder(self.folder)
         write_file(self.folder / _NOTE, json.dumps(notes, indent=1).encode())
 
     def write(self, name: str, content: bytes) -> Path:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import YamlFile, read_config, yaml_value
+from llmsim_lab._util.files import is_there
 from llmsim_lab._util.text import brief, closest, counted, faults, listed
 from llmsim_lab.cli import _playing
 from llmsim_lab.cli._output import open_run_results, report, say
@@ -129,7 +130,7 @@ def _described(
         return world, read_config(parameters, config_type)
     file, _, name = named.rpartition(":")
     # A file's own name may have a colon in it.
-    if file and not Path(named).exists() and Path(file).exists():
+    if file and not is_there(Path(named)) and is_there(Path(file)):
         raise ConfigError(f"{file} is not a Python file, so it has no world {name}")
     if parameters is not None:
         raise ConfigError(

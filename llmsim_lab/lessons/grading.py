@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
-from llmsim_lab._util.files import as_path, temporary_folder, write_file
+from llmsim_lab._util.files import as_path, make_folder, temporary_folder, write_file
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import checked, dumps, flat, plain
 from llmsim_lab._util.results import Results
@@ -184,7 +184,7 @@ class Grades(list[HandIn]):
             source=self._source,
         )
         results.note(*RESULTS)
-        (folder / "pages").mkdir(exist_ok=True)
+        make_folder(folder / "pages")
         frame = self.to_frame()
         write_file(folder / "grades.csv", csv_text(frame).encode())
         parts = [

@@ -75,13 +75,18 @@ def paths_in(folder: Path) -> list[Path]:
     """Return what is in a folder of hand-ins, by name.
 
     Raises:
-        ConfigError: it is not a folder.
+        ConfigError: it is not a folder, or cannot be read.
     """
     if not as_path("folder", folder).is_dir():
         raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
     # What Python and file managers leave behind is nobody's hand-in.
     left_behind = (".", "__")
-    paths = [path for path in folder.iterdir() if not path.name.startswith(left_behind)]
+    try:
+        paths = [path for path in folder.iterdir() if not path.name.startswith(left_behind)]
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the folder {folder}: {error.strerror or error}; change its permissions"
+        ) from error
     return sorted(paths)
 
 

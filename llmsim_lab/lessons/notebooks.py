@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.config import yaml_value
-from llmsim_lab._util.files import as_path, bounded_bytes, temporary_folder, write_file
+from llmsim_lab._util.files import as_path, bounded_bytes, make_folder, temporary_folder, write_file
 from llmsim_lab._util.results import Results
 from llmsim_lab._util.text import whole, whole_text
 from llmsim_lab.errors import ConfigError
@@ -294,12 +294,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot make the folder {path.parent}: {error.strerror}; give another one"
-        ) from error
+    make_folder(path.parent)
     write_file(path, text.encode())
 
 

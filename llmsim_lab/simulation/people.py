@@ -24,7 +24,7 @@ from markupsafe import Markup
 from pydantic import AfterValidator, Field
 
 from llmsim_lab._util.checks import known_names, whole_number
-from llmsim_lab._util.files import as_path, data_path
+from llmsim_lab._util.files import as_path, data_path, make_folder
 from llmsim_lab._util.html import join, scrolling, styled, table
 from llmsim_lab._util.text import brief, clip, counted, duration, estimate_tokens, roughly, wrapped
 from llmsim_lab.errors import ConfigError
@@ -230,13 +230,7 @@ def _laws_of(
     """Return the law of each condition and of its twin."""
     world = design.load()
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot make the folder {folder}: {error.strerror or error}; choose another "
-                "folder="
-            ) from error
+        make_folder(folder)
     laws = []
     for condition in design.conditions():
         for twin in (False, True):

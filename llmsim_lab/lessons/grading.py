@@ -10,6 +10,7 @@ import filecmp
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,7 @@ from llmsim_lab.lessons.limits import (
     entries_in,
     paths_in,
     size_of,
+    stopping,
 )
 from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
 from llmsim_lab.lessons.pages import file_stem, link_to, reading_of, shown_name, table_of
@@ -298,9 +300,19 @@ def grade(
         handed_out=handed_out,
         limits=limits,
     )
+    stop = threading.Event()
     # Threads, since each waits for a process that does the work.
-    with ThreadPoolExecutor(parallel or os.cpu_count()) as threads:
-        return Grades(threads.map(judge, names), source=folder)
+    with ThreadPoolExecutor(
+        parallel or os.cpu_count(),
+        initializer=stopping.set,
+        initargs=(stop,),
+    ) as threads:
+        try:
+            return Grades(threads.map(judge, names), source=folder)
+        except BaseException:
+            # Else a Ctrl-C would wait for the notebooks that are run.
+            stop.set()
+            raise
 
 
 def _judged(

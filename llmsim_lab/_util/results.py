@@ -50,7 +50,7 @@ class Results:
         words = self._words()
         for name in names:
             result = self.folder / name
-            self._check_no_links(result)
+            self.check_no_links(result)
             if not is_there(result):
                 continue
             if name not in notes:
@@ -99,7 +99,7 @@ class Results:
             ConfigError: what stands in the note's place is none, or it cannot be read.
         """
         note = self.folder / _NOTE
-        self._check_no_links(note)
+        self.check_no_links(note)
         if not is_there(note):
             return {}
         try:
@@ -117,8 +117,8 @@ class Results:
             )
         return notes
 
-    def _check_no_links(self, result: Path) -> None:
-        """Raise ConfigError if a result, or anything in it, is a link."""
+    def check_no_links(self, result: Path) -> None:
+        """Raise ConfigError if a file or folder, or anything in it, is a link."""
         left = [result]
         try:
             # A list and not a recursion: folders of unknown origin may be a thousand deep.

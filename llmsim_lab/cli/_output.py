@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, get_args
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.files import is_there
+from llmsim_lab._util.files import as_path, is_there
 from llmsim_lab._util.results import Results
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, counted, few, number, printable
@@ -87,13 +87,14 @@ def open_folder(path: Path, option: str = "--out") -> Path:
     Raises:
         ConfigError: it cannot be made or written to.
     """
+    path = as_path(option, path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         # Written to now: a folder that cannot be would otherwise show only after a long run.
         TemporaryFile(dir=path).close()
     except OSError as error:
         raise ConfigError(
-            f"cannot write to the folder {path}: {error}; choose another {option}"
+            f"cannot write to the folder {path}: {error.strerror or error}; choose another {option}"
         ) from error
     return path
 

@@ -84,6 +84,9 @@ def people(
         return
     # Not before: a plan leaves no folder behind.
     results = open_results(out, "people", "people.html", "people.csv")
+    runs = out / "runs"
+    # Continued, and not replaced: the folder may be there.
+    results.check_no_links(runs)
     answerer: dict[str, Any] = {"players": {"*": model}}
     client = None
     if model not in _WORDS:
@@ -96,7 +99,6 @@ def people(
         )
         say(client.chosen)
         answerer = {"llm_client": client}
-    runs = out / "runs"
     designs = people_designs(
         only or None,
         folder=runs,

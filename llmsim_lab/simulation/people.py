@@ -721,6 +721,9 @@ class PeopleCard:
     def page(self, path: str | Path) -> Path:
         """Write the card as one HTML page that opens in any browser; returns its path.
 
+        Args:
+            path: the file, which ends in ``.html``; an existing one is replaced.
+
         Raises:
             ConfigError: the file cannot be written, or is a tape.
         """

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import active_children
+from multiprocessing import active_children, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -141,7 +141,19 @@ def _begin_worker(file: Path) -> None:
         sys.exit()
 
     signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=_end_with_command, args=(stop,), daemon=True).start()
     import_file(file)
+
+
+def _end_with_command(stop: threading.Event) -> None:
+    """End this process once the command is gone: a killed one tells nobody."""
+    command = parent_process()
+    assert command is not None
+    command.join()
+    stop.set()
+    # In which what this process started is ended.
+    time.sleep(_LOOK_S)
+    os._exit(1)
 
 
 def _end_workers() -> None:

@@ -318,7 +318,7 @@ def _copy(
             (_, _, reason), *_ = error.args[0]
         raise ConfigError(
             f"what lies beside the lesson in {folder} cannot be copied: {reason}; put the lesson "
-            "into a folder of its own"
+            "into a folder of its own, or make room on the disk"
         ) from error
 
 

@@ -225,9 +225,10 @@ WORDS = {
 
 
 @pytest.mark.posix
+@pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("verb", WORDS)
-def test_ctrl_c_ends_the_command_in_a_line_and_all_that_it_started(
-    tmp_path: Path, verb: str
+def test_ctrl_c_ends_the_command_in_a_line_and_all_that_it_started_as_a_kill_does(
+    tmp_path: Path, verb: str, is_killed: bool
 ) -> None:
     (tmp_path / "in" / "ann").mkdir(parents=True)
     notebook("while True: pass")(tmp_path / "in" / "ann")
@@ -248,9 +249,13 @@ def test_ctrl_c_ends_the_command_in_a_line_and_all_that_it_started(
         assert command.poll() is None
         time.sleep(0.1)
         started = psutil.Process(command.pid).children(recursive=True)
-    os.killpg(command.pid, signal.SIGINT)
+    if is_killed:
+        command.kill()
+    else:
+        os.killpg(command.pid, signal.SIGINT)
     _, words = command.communicate()
-    assert (command.returncode, words.decode()) == (130, WORDS[verb])
+    if not is_killed:
+        assert (command.returncode, words.decode()) == (130, WORDS[verb])
     psutil.wait_procs(started, timeout=5)
     nobody_left(tmp_path)
 

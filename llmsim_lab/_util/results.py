@@ -118,7 +118,7 @@ class Results:
         return notes
 
     def check_no_links(self, result: Path) -> None:
-        """Raise ConfigError if a file or folder, or anything in it, is a link."""
+        """Raise ConfigError if a file or folder, or anything in it, is a link, pipe or device."""
         left = [result]
         try:
             # A list and not a recursion: folders of unknown origin may be a thousand deep.
@@ -131,6 +131,11 @@ class Results:
                     )
                 if path.is_dir():
                     left += path.iterdir()
+                elif is_there(path) and not path.is_file():
+                    raise ConfigError(
+                        f"{path} is a pipe or a device, in place of results; remove it, or choose "
+                        f"another {self.option}"
+                    )
         except OSError as error:
             raise ConfigError(
                 f"cannot look into {result}: {error.strerror or error}; choose another "

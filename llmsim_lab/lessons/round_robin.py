@@ -60,7 +60,7 @@ _TRIAL_TURNS = 3
 _MOST = 100_000
 """Rounds, and seeds."""
 _LEVEL = 0.95
-_MOST_BYTES = 200_000_000
+_MOST_BYTES = 50_000_000
 _KEPT = ("results.jsonl", "matches")
 RESULTS = (*_KEPT, "index.html", "standings.csv", "pages")
 """What a folder has after the command."""
@@ -472,7 +472,7 @@ def tournament(
     to_play = [pair for pair in pairs if kept.scores_of(pair) is None]
     for pair in to_play:
         if pair.tape is not None:
-            pair.tape.unlink(missing_ok=True)  # of a match that was not finished
+            _remove_unfinished(pair.tape)
     players_left = counted(len(left), "player")
     say(f"{players_left}, {len(out)} out; {counted(len(to_play), 'pair')} to play")
     # In the order of the pairs, and kept one by one: what was played before Ctrl-C stays.
@@ -500,6 +500,16 @@ def tournament(
         pairs=tuple(pair for pair in pairs if out.isdisjoint(pair.names)),
         source=source,
     )
+
+
+def _remove_unfinished(tape: Path) -> None:
+    """Remove the tape of a match that was not finished."""
+    try:
+        tape.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot replace {tape}: {error.strerror or error}; move it away"
+        ) from error
 
 
 def _results(folder: Path, source: Path | None) -> Results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -105,6 +106,9 @@ def test_results_replace_no_file_of_a_user_and_are_not_written_through_links(
     Path(name).mkdir()
     (Path(name) / "x").symlink_to("../mine/own")
     assert re.search("x is a link|cannot read", fails(lab, *command))
+    (Path(name) / "x").unlink()
+    os.mkfifo(Path(name) / "x")
+    assert re.search("x is a pipe|cannot read", fails(lab, *command))
     assert Path("mine/own").read_text() == "mine"
 
 

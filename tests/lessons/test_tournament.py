@@ -197,6 +197,14 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
     (tmp_path / "results.jsonl").write_text('{"of": "something else"}\n')
     with pytest.raises(ConfigError, match=r"results\.jsonl is there already and would"):
         tournament(players, dilemma, also=["random"], rounds=1, seeds=1, folder=tmp_path)
+    settings = {"also": ["random", "rule"], "rounds": 1, "seeds": 1, "folder": tmp_path / "kept"}
+    tournament({}, dilemma, **settings)
+    (tmp_path / "kept" / "results.jsonl").unlink()
+    tape = tmp_path / "kept" / "matches" / "random" / "rule.tape"
+    tape.unlink()
+    tape.mkdir()
+    with pytest.raises(ConfigError, match=r"cannot replace .*rule\.tape: "):
+        tournament({}, dilemma, **settings)
     net = importlib.import_module("contract_net").ContractNet
     with pytest.raises(ConfigError, match="ContractNet has no payoff"):
         tournament(players, net, also=["rule"])

@@ -13,8 +13,6 @@ from pathlib import Path
 from llmsim_lab._util.files import as_path, bounded_text, is_there, make_folder, write_file
 from llmsim_lab.errors import ConfigError
 
-__all__ = ["Results"]
-
 _NOTE = ".made-from"
 """Hidden, so that it is neither handed out with a lesson nor taken for a hand-in."""
 _MOST_BYTES = 1_000_000

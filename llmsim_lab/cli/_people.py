@@ -105,20 +105,24 @@ def people(
         **settings,
         **answerer,
     )
-    # The cheapest first, so that a card that is stopped has most of its measures.
-    for name, played in designs.items():
-        say(f"Playing {name}.")
-        play_design(played)
-        # A law that fails raises; of a study the other runs are played, and count.
-        if isinstance(played, Study) and played.counts["failed"]:
-            failed = counted(played.counts["failed"], "run")
-            say(f"{name}: {failed} failed; the same call tries again.", style="red", to=errors)
     recall = recall_study(
         list(designs),
         folder=runs,
         **answerer,
     )
-    recall.run()
+    try:
+        # The cheapest first, so that a card that is stopped has most of its measures.
+        for name, played in designs.items():
+            say(f"Playing {name}.")
+            play_design(played)
+            # A law that fails raises; of a study the other runs are played, and count.
+            if isinstance(played, Study) and played.counts["failed"]:
+                failed = counted(played.counts["failed"], "run")
+                say(f"{name}: {failed} failed; the same call tries again.", style="red", to=errors)
+        recall.run()
+    except KeyboardInterrupt:
+        say("Stopped. What is done is kept; run it again.", style="red", to=errors)
+        raise
     player = client.config.model if client is not None else model
     probe = recall.simulation(recall.reference, recall.units[0])
     card = PeopleCard.of(

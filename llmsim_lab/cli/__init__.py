@@ -2,16 +2,10 @@
 
 import sys
 
+# Here too, since it takes a second: a Ctrl-C then is the user's, and would leave a traceback.
+try:
+    from llmsim_lab.cli._app import main
+except KeyboardInterrupt:
+    sys.exit(130)
+
 __all__ = ["main"]
-
-
-def main() -> None:
-    """Run the command line; Ctrl-C ends it without a traceback, from the first moment on."""
-    try:
-        # Here, since it takes a second.
-        from llmsim_lab.cli import _app
-
-        _app.main()
-    except KeyboardInterrupt:
-        # Typer takes it while a command runs; this one came before.
-        sys.exit(130)

@@ -77,6 +77,9 @@ def main() -> None:
         place = place_of(error) if isinstance(error, ConfigError) else ""
         say(f"error: {place}{error}", style="red", to=errors)
         sys.exit(1)
+    except KeyboardInterrupt:
+        # Typer takes it while a command runs; this one came before.
+        sys.exit(130)
     except OSError as error:
         # Of a file there is its name. That it may not be read, say, is no fault of this package's,
         # while an error in a user's code needs its traceback.

@@ -284,12 +284,13 @@ class Run(PlayedWorld[StateT]):
             # Also the interventions that were made while the run was played.
             changes += turn.interventions
         changes += [change for change in self.planned if change.turn > self.turn_number]
+        client = live_client(self, llm_client)
         if llm_client is not None and self.llm_client is not None:
             warn_of_settings(self.llm_client.config, llm_client.config, "the counterfactual")
         arguments = {
             **_own_arguments(self),
             "players": {**kept, **replaced},
-            "llm_client": live_client(self, llm_client),
+            "llm_client": client,
             "prompts": self.prompts,
         }
         new = _continued_from(
@@ -1391,7 +1392,10 @@ def _listed_prompts(
         prompts: the argument ``prompt=``.
         run_prompts: the run's prompts, by their places.
     """
-    edited = list(prompts) if isinstance(prompts, Iterable) else [prompts]
+    edited = [prompts]
+    if isinstance(prompts, Iterable) and not isinstance(prompts, str):
+        # An iterator may have no end.
+        edited = items_of("prompt", prompts, object, "an edited prompt, or a list of them")
     # A plain text would not say which prompt it replaces.
     if not all(isinstance(prompt, Prompt) for prompt in edited):
         raise ConfigError(

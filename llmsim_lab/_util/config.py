@@ -174,12 +174,13 @@ def _check_no_iterator(name: object, value: object) -> None:
         for item in holder.values() if isinstance(holder, dict) else holder:
             if type(item) in SCALARS:
                 continue
-            if isinstance(item, Iterator):
+            if isinstance(item, dict | list | tuple):
+                # A list may hold itself.
+                if id(item) not in seen:
+                    seen.add(id(item))
+                    unread.append(item)
+            elif isinstance(item, Iterator):
                 raise ValueError(f"{name} has {brief(item)} in it; make a list of it")
-            # A list may hold itself.
-            if isinstance(item, dict | list | tuple) and id(item) not in seen:
-                seen.add(id(item))
-                unread.append(item)
 
 
 def _types_in(annotation: object) -> set[object]:

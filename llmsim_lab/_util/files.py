@@ -57,8 +57,8 @@ def as_path(name: str, value: object) -> Path:
         value: what was given.
 
     Raises:
-        ConfigError: it is neither, the system has no file of such a name, or its links go in a
-            circle.
+        ConfigError: it is neither, the system has no file of such a name, its links go in a circle,
+            or it is in a folder that may not be entered.
     """
     if not isinstance(value, str | Path):
         raise ConfigError(f"{name}={brief(value)} must be a path: a text, or a Path")
@@ -76,6 +76,11 @@ def as_path(name: str, value: object) -> Path:
         path.stat()
     except OSError as error:
         # That it is missing or may not be read is said where it is opened.
+        if error.errno == errno.EACCES:
+            raise ConfigError(
+                f"{shown} is in a folder that you may not enter; change its permissions, or name "
+                "another file"
+            ) from error
         if error.errno == errno.ENAMETOOLONG:
             raise ConfigError(f"{name}={shown} is too long for a file's name") from error
         if error.errno == errno.ELOOP:
@@ -214,6 +219,20 @@ def _remove(outer: Path) -> None:
             folders.append(upper)
         folder.rmdir()
     outer.rmdir()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {path}: {error.strerror or error}; choose another one"
+        ) from error
 
 
 def write_file(path: Path, content: bytes) -> Path:

@@ -77,11 +77,14 @@ def main() -> None:
         place = place_of(error) if isinstance(error, ConfigError) else ""
         say(f"error: {place}{error}", style="red", to=errors)
         sys.exit(1)
-    except KeyboardInterrupt:
-        # Typer takes it while a command runs; this one came before.
-        sys.exit(130)
     except OSError as error:
-        # Of a file there is its name; without one it is the output itself, as on a full disk.
+        # Of a file there is its name. That it may not be read, say, is no fault of this package's,
+        # while an error in a user's code needs its traceback.
+        if error.filename is not None and not place_of(error):
+            words = f"error: {error.filename}: {error.strerror}; name another file or folder"
+            say(words, style="red", to=errors)
+            sys.exit(1)
+        # Without one it is the output itself, as on a full disk.
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
             raise
         # Else Python would try to write the rest as it ends, and fail again.

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from llmsim_lab._util.drawing import figure_bytes
-from llmsim_lab._util.files import write_file
+from llmsim_lab._util.files import is_there
+from llmsim_lab._util.results import Results
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
-from llmsim_lab.cli._output import check_no_links, open_folder, say
+from llmsim_lab.cli._output import open_results, open_run_results, say
 from llmsim_lab.cli._playing import OTHER_MODEL_HELP, Host, Out, client_for, play, with_model
 from llmsim_lab.errors import LabError
 from llmsim_lab.simulation import Demonstration
@@ -36,10 +37,11 @@ def demo(
     Then continue one of them live, unless --no-live is given. Where no model is found it ends after
     the recorded part and says how to get one.
     """
-    out = open_folder(out)
-    check_no_links(out, "demo.png", "demo.csv")
+    results = open_results(out, "demo", "demo.png", "demo.csv")
+    if not no_live:
+        results_of_run = open_run_results(out)
     demonstration = Demonstration.read()
-    _show(demonstration, out)
+    _show(demonstration, results)
     if no_live:
         say(_NEXT)
         return
@@ -61,17 +63,17 @@ def demo(
     # A tape of its own, since the recording may be read-only; nothing recorded is overwritten.
     tape = out / "demo.tape"
     for number in count(2):
-        if not tape.exists():
+        if not is_there(tape):
             break
         tape = out / f"demo-{number}.tape"
     simulation = recorded.fork(llm_client=client, to=tape)
-    play(simulation, turns, out)
+    play(simulation, turns, results_of_run)
     say("'llmsim-lab tape show' and 'llmsim-lab replay' take it.")
     say("Next: 'make lab' in the project's folder opens the tutorials, 01_first_run.ipynb first.")
     say(_NEXT)
 
 
-def _show(demonstration: Demonstration, out: Path) -> None:
+def _show(demonstration: Demonstration, results: Results) -> None:
     """Print what a recording shows, and write its picture and its quarters."""
     # Here, since it loads all worlds, and most commands draw nothing.
     from llmsim_lab.lab.figures import demo_figure
@@ -86,6 +88,6 @@ def _show(demonstration: Demonstration, out: Path) -> None:
     say(demonstration.verdict, style="bold")
     figure = figure_bytes(demo_figure(demonstration), "png", dpi=120)
     # Both again each time: they follow from the recording alone.
-    picture = write_file(out / "demo.png", figure)
-    quarters = write_file(out / "demo.csv", csv_text(demonstration.paths).encode())
+    picture = results.write("demo.png", figure)
+    quarters = results.write("demo.csv", csv_text(demonstration.paths).encode())
     say(f"Written: {picture}, {quarters}")

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from llmsim_lab._util.files import kept_folder
 from llmsim_lab._util.text import clip, counted, listed
 from llmsim_lab.cli._output import say
-from llmsim_lab.errors import LabError
+from llmsim_lab.errors import ConfigError, LabError
 
 _NAME = "llmsim-lab"
 _MOST_S = 60
@@ -55,7 +55,15 @@ class Check:
 
 
 def report_installation() -> bool:
-    """Print a line for each check as it is done; return True if nothing is at fault."""
+    """Print a line for each check as it is done; return True if nothing is at fault.
+
+    Raises:
+        ConfigError: the current folder is gone, in which no program can be started.
+    """
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise ConfigError("the current folder is gone; go to another one with cd") from error
     checks: list[Check] = []
     # As each is done: a new kernel and JupyterLab take long, and nothing would show meanwhile.
     for check in _checks():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.files import data_path, is_there
+from llmsim_lab._util.files import data_path, is_there, write_file
 from llmsim_lab.cli._output import say
 from llmsim_lab.cli._playing import ImportFiles
 from llmsim_lab.cli._run import TapeFile
@@ -73,8 +74,8 @@ def new(
         raise ConfigError(f"cannot make {folder}: {error.strerror}; choose another name") from error
     if template == _LESSON:
         source = f"{_LESSON}.ipynb"
-        for name in (source, f"{_WORLD_OF_LESSON}.py", f"{_WORLD_OF_LESSON}.tape"):
-            shutil.copyfile(templates / name, folder / name)
+        names = [source, f"{_WORLD_OF_LESSON}.py", f"{_WORLD_OF_LESSON}.tape"]
+        _fill(folder, {name: (templates / name).read_bytes() for name in names})
         say(f"{folder} has {source}, the teacher's source with its solutions, and its world.")
         say(f'Make the student\'s version of it:\n  llmsim-lab lesson "{folder / source}" --to out')
         return
@@ -86,12 +87,10 @@ def new(
     )
     # The files keep the template's name, since a tape names a world by its file and its class.
     is_recorded = (templates / f"{template}.tape").exists()
-    endings = ["py"]
+    names = [f"{template}.py"]
     if is_recorded:
-        endings.append("tape")
-    for ending in endings:
-        name = f"{template}.{ending}"
-        shutil.copyfile(templates / name, folder / name)
+        names.append(f"{template}.tape")
+    files = {name: (templates / name).read_bytes() for name in names}
     empty: dict[str, Any] = {"cell_type": "code", "execution_count": None}
     empty |= {"metadata": {}, "outputs": []}
     first_cell = _FIRST_CELL_OF_RECORDED if is_recorded else _FIRST_CELL
@@ -102,10 +101,20 @@ def new(
         {**notebook, "nbformat": 4, "nbformat_minor": 4},
         indent=1,
     )
-    (folder / f"{template}.ipynb").write_text(text, encoding="utf-8")
+    _fill(folder, {**files, f"{template}.ipynb": text.encode()})
     recorded = f", and {template}.tape, a recorded run" if is_recorded else ""
     say(f"{folder} has {template}.py, the world{recorded}. Look at it")
     say(f'in {template}.ipynb, or begin without a model:\n  cd "{folder}"\n  python {template}.py')
+
+
+def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files to a new folder, which goes again if they cannot be."""
+    try:
+        for name, content in files.items():
+            write_file(folder / name, content)
+    except ConfigError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def view(

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ProcessPoolExecutor
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import active_children, parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted
-from llmsim_lab.cli._output import keep_results_apart, open_folder, say
+from llmsim_lab.cli._output import errors, open_folder, open_results, say
 from llmsim_lab.cli._playing import import_file, world_from
 from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
 from llmsim_lab.lessons.grading import HAND_IN
+from llmsim_lab.lessons.grading import RESULTS as RESULTS_OF_GRADING
+from llmsim_lab.lessons.limits import stopping
+from llmsim_lab.lessons.round_robin import RESULTS as RESULTS_OF_TOURNAMENT
 from llmsim_lab.run.registry import file_of
 
 _MATCH = ProcessLimits()
+_LOOK_S = 0.2
+_LONGEST_END_S = 10.0
 
 
 def play_tournament(
@@ -60,17 +71,10 @@ def play_tournament(
     kind = world_from(world)
     file = file_of(kind)
     assert file is not None
-    open_folder(out)
-    keep_results_apart(out, players, "results.jsonl", "index.html", "standings.csv", "pages")
+    results = open_results(out, "tournament", *RESULTS_OF_TOURNAMENT, source=players)
     # In the processes below, files of this folder must not hide Python's own modules.
     os.environ["PYTHONSAFEPATH"] = "1"
-    # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
-    with ProcessPoolExecutor(
-        parallel or os.cpu_count(),
-        mp_context=get_context("spawn"),
-        initializer=import_file,
-        initargs=(file,),
-    ) as executor:
+    with _workers(parallel, file) as executor:
         standings = tournament(
             players,
             kind,
@@ -85,8 +89,84 @@ def play_tournament(
             parameters=named_values(set_ or ()),
         )
     say(standings)
-    table = write_file(out / "standings.csv", csv_text(standings.to_frame()).encode())
+    table = results.write("standings.csv", csv_text(standings.to_frame()).encode())
     say(f"Written: {standings.page(out)}, {table}")
+
+
+class _Worker(SpawnProcess):
+    """A process that no Ctrl-C reaches: it would print a traceback. ``_workers`` ends it."""
+
+    def start(self) -> None:
+        """Start with SIGINT blocked, which a new process has from the one that starts it."""
+        if sys.platform == "win32":
+            super().start()
+            return
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Workers(SpawnContext):
+    Process = _Worker
+
+
+@contextmanager
+def _workers(parallel: int | None, file: Path) -> Iterator[Executor]:
+    """Start processes that have a world's file, and end them, at once after an error or Ctrl-C."""
+    # Spawned: a process that is forked has the threads' locks of this one, and not the threads.
+    with ProcessPoolExecutor(
+        parallel or os.cpu_count(),
+        mp_context=_Workers(),
+        initializer=_begin_worker,
+        initargs=(file,),
+    ) as executor:
+        try:
+            yield executor
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                say("Stopped. What is done is kept; run it again.", style="red", to=errors)
+            executor.shutdown(wait=False, cancel_futures=True)
+            _end_workers()
+            raise
+
+
+def _begin_worker(file: Path) -> None:
+    stop = threading.Event()
+    stopping.set(stop)
+
+    def end(*_: object) -> NoReturn:
+        stop.set()
+        sys.exit()
+
+    signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=_end_with_command, args=(stop,), daemon=True).start()
+    import_file(file)
+
+
+def _end_with_command(stop: threading.Event) -> None:
+    """End this process once the command is gone: a killed one tells nobody."""
+    command = parent_process()
+    assert command is not None
+    command.join()
+    stop.set()
+    # In which what this process started is ended.
+    time.sleep(_LOOK_S)
+    os._exit(1)
+
+
+def _end_workers() -> None:
+    """End the processes, which first end the hand-ins that they play."""
+    workers = [process for process in active_children() if isinstance(process, _Worker)]
+    ends_at = time.monotonic() + _LONGEST_END_S
+    # Several times: the first one ends the pair that is played, and the worker takes the next.
+    while any(worker.is_alive() for worker in workers) and time.monotonic() < ends_at:
+        for worker in workers:
+            worker.terminate()
+        time.sleep(_LOOK_S)
+    for worker in workers:
+        worker.kill()
 
 
 def lesson(
@@ -101,7 +181,6 @@ def lesson(
     answers that are nearly right, and hints, in raw cells.
     """
     open_folder(to, "--to")
-    keep_results_apart(to, source, "teacher", "student", option="--to")
     key = make_lesson(source, to)
     say(f"{counted(len(key.questions), 'question')}: {', '.join(key.questions)}")
     say(f"Written: {to / 'student'}, which you hand out, and {to / 'teacher'}")
@@ -130,22 +209,25 @@ def grade_hand_ins(
 
     Code of a hand-in runs in a process with limits and no network, in a copy of its folder.
     """
-    open_folder(out)
-    keep_results_apart(out, folder, "grades.csv", "index.html", "pages")
+    open_results(out, "grades", *RESULTS_OF_GRADING, source=folder)
     limits = replace(
         HAND_IN,
         cpu_s=cpu,
         wall_s=wall,
         memory_mb=memory,
     )
-    grades = grade(
-        folder,
-        key=key,
-        world=world,
-        arms=arms,
-        seeds=seeds,
-        limits=limits,
-        parallel=parallel,
-    )
+    try:
+        grades = grade(
+            folder,
+            key=key,
+            world=world,
+            arms=arms,
+            seeds=seeds,
+            limits=limits,
+            parallel=parallel,
+        )
+    except KeyboardInterrupt:
+        say("Stopped. No grades were written; run it again.", style="red", to=errors)
+        raise
     say(grades)
     say(f"Written: {grades.write(out)}, {out / 'grades.csv'}")

@@ -5,7 +5,6 @@ Text of a model or of a tape is untrusted: it has no markup and no terminal cont
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, get_args
 from rich.console import Console
 
 from llmsim_lab._util.config import yaml_text
-from llmsim_lab._util.files import as_path, is_there, write_file
+from llmsim_lab._util.files import as_path, is_there
+from llmsim_lab._util.results import Results
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import clip, counted, few, number, printable
 from llmsim_lab.errors import ConfigError
@@ -51,9 +51,6 @@ _LONGEST_DECISION = 240
 _CONFIG = "config.yaml"
 _RESULTS = (_CONFIG, "turns.csv", "decisions.csv")
 _WRITTEN = "# Written by llmsim-lab; the next run into this folder replaces it.\n"
-"""The first line of that file: it tells a run's results from a user's own files."""
-_SOURCE_NOTE = ".made-from"
-"""Hidden, so that it is neither handed out with a lesson nor taken for a hand-in."""
 
 
 def say(
@@ -90,28 +87,49 @@ def open_folder(path: Path, option: str = "--out") -> Path:
     Raises:
         ConfigError: it cannot be made or written to.
     """
+    path = as_path(option, path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         # Written to now: a folder that cannot be would otherwise show only after a long run.
         TemporaryFile(dir=path).close()
     except OSError as error:
         raise ConfigError(
-            f"cannot write to the folder {path}: {error}; choose another {option}"
+            f"cannot write to the folder {path}: {error.strerror or error}; choose another {option}"
         ) from error
     return path
 
 
-def check_no_links(folder: Path, *results: str) -> None:
-    """Raise ConfigError where results would be written through a link, over a file elsewhere."""
-    for result in results:
-        if (folder / result).is_symlink():
-            raise ConfigError(
-                f"{folder / result} is a link, and the results would be written where it leads; "
-                "remove it, or choose another folder"
-            )
+def open_results(
+    folder: Path,
+    kind: str,
+    *names: str,
+    source: Path | None = None,
+    option: str = "--out",
+) -> Results:
+    """Make a folder for results, in which they replace nothing but results of the same source.
+
+    Args:
+        folder: the folder.
+        kind: what the results are.
+        names: of the results.
+        source: what they are of.
+        option: what the folder was given by.
+
+    Raises:
+        ConfigError: it cannot be made or written to, or has something else of such a name.
+    """
+    open_folder(folder, option)
+    results = Results(
+        folder=folder,
+        kind=kind,
+        source=source,
+        option=option,
+    )
+    results.check(*names)
+    return results
 
 
-def open_results(folder: Path, played: Path | None = None) -> Path:
+def open_run_results(folder: Path, played: Path | None = None) -> Results:
     """Make a folder for the results of a run, which replace those of another run alone.
 
     Args:
@@ -119,60 +137,14 @@ def open_results(folder: Path, played: Path | None = None) -> Path:
         played: the file that describes the run, if one does.
 
     Raises:
-        ConfigError: it cannot be made or written to, or has files that no run wrote.
+        ConfigError: as ``open_results``, or the file is a result itself, which would be replaced.
     """
-    open_folder(folder)
-    check_no_links(folder, *_RESULTS)
     config = folder / _CONFIG
-    is_of_run = config.is_file() and config.read_bytes().startswith(_WRITTEN.encode())
-    if is_of_run and played is not None and played.exists() and config.samefile(played):
+    if played is not None and is_there(config) and is_there(played) and config.samefile(played):
         raise ConfigError(
             f"{config} describes this run, and its results would replace it; choose another --out"
         )
-    for name in _RESULTS:
-        if is_there(folder / name) and not is_of_run:
-            raise ConfigError(
-                f"{folder / name} is there already, and no run wrote it; choose another --out, or "
-                "move it away"
-            )
-    return folder
-
-
-def keep_results_apart(
-    folder: Path,
-    source: Path,
-    *results: str,
-    option: str = "--out",
-) -> None:
-    """Note in a folder for results what they are of, so that they overwrite nothing else.
-
-    Args:
-        folder: for results.
-        source: what they are of.
-        results: files and folders that are there once there are results.
-        option: what the folder was given by.
-
-    Raises:
-        ConfigError: there are results of something else, or files that are no results.
-    """
-    check_no_links(folder, _SOURCE_NOTE, *results)
-    note = folder / _SOURCE_NOTE
-    name = os.fsencode(as_path("path", source).resolve())
-    for result in results:
-        if not is_there(folder / result):
-            continue
-        if not note.is_file():
-            raise ConfigError(
-                f"{folder / result} is there already, and is no result of {source}; it would be "
-                f"overwritten: choose another {option}, or move it away"
-            )
-        noted = note.read_bytes()
-        if noted != name:
-            raise ConfigError(
-                f"{folder} has results of {os.fsdecode(noted)}, not of {source}; they would be "
-                f"overwritten: choose another {option}, or move that folder away"
-            )
-    write_file(note, name)
+    return open_results(folder, "run", *_RESULTS)
 
 
 def say_turns(frame: pd.DataFrame, series: Sequence[Series]) -> None:
@@ -263,7 +235,7 @@ def _summary(
 
 def report(
     simulation: Run,
-    out: Path,
+    results: Results,
     *,
     since: int = 0,
     failed_s: float = 0,
@@ -272,7 +244,7 @@ def report(
 
     Args:
         simulation: the run.
-        out: the folder for the files.
+        results: the folder for the files.
         since: the first turn that is listed; those after it are summed up.
         failed_s: how long the turn took in which the run ended early, seconds.
     """
@@ -301,11 +273,10 @@ def report(
     if not is_own and simulation.kind != Simulation.kind:
         values["kind"] = simulation.kind
     values |= simulation.config.model_dump(mode="json", by_alias=True)
-    # First the file that says that all are a run's: a process that is killed may write no more.
     texts = {
         _CONFIG: _WRITTEN + yaml_text(values),
         "turns.csv": csv_text(frame),
         "decisions.csv": csv_text(simulation.decisions()),
     }
-    paths = [write_file(out / name, text.encode()) for name, text in texts.items()]
+    paths = [results.write(name, text.encode()) for name, text in texts.items()]
     say(f"Written: {', '.join(map(str, paths))}")

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from llmsim_lab._util.files import write_file
 from llmsim_lab._util.tables import csv_text
 from llmsim_lab._util.text import counted, duration
-from llmsim_lab.cli._output import check_no_links, errors, open_folder, say
+from llmsim_lab.cli._output import errors, open_results, say
 from llmsim_lab.cli._playing import MODEL_HELP, Host, Out
 from llmsim_lab.llm import connect
 from llmsim_lab.people.figures import LEAST_GROUPS, MARGIN, check_margin
@@ -84,8 +83,10 @@ def people(
             say(enough_groups(margin).to_string(index=False))
         return
     # Not before: a plan leaves no folder behind.
-    out = open_folder(out)
-    check_no_links(out, "people.html", "people.csv")
+    results = open_results(out, "people", "people.html", "people.csv")
+    runs = out / "runs"
+    # Continued, and not replaced: the folder may be there.
+    results.check_no_links(runs)
     answerer: dict[str, Any] = {"players": {"*": model}}
     client = None
     if model not in _WORDS:
@@ -98,27 +99,30 @@ def people(
         )
         say(client.chosen)
         answerer = {"llm_client": client}
-    runs = out / "runs"
     designs = people_designs(
         only or None,
         folder=runs,
         **settings,
         **answerer,
     )
-    # The cheapest first, so that a card that is stopped has most of its measures.
-    for name, played in designs.items():
-        say(f"Playing {name}.")
-        play_design(played)
-        # A law that fails raises; of a study the other runs are played, and count.
-        if isinstance(played, Study) and played.counts["failed"]:
-            failed = counted(played.counts["failed"], "run")
-            say(f"{name}: {failed} failed; the same call tries again.", style="red", to=errors)
     recall = recall_study(
         list(designs),
         folder=runs,
         **answerer,
     )
-    recall.run()
+    try:
+        # The cheapest first, so that a card that is stopped has most of its measures.
+        for name, played in designs.items():
+            say(f"Playing {name}.")
+            play_design(played)
+            # A law that fails raises; of a study the other runs are played, and count.
+            if isinstance(played, Study) and played.counts["failed"]:
+                failed = counted(played.counts["failed"], "run")
+                say(f"{name}: {failed} failed; the same call tries again.", style="red", to=errors)
+        recall.run()
+    except KeyboardInterrupt:
+        say("Stopped. What is done is kept; run it again.", style="red", to=errors)
+        raise
     player = client.config.model if client is not None else model
     probe = recall.simulation(recall.reference, recall.units[0])
     card = PeopleCard.of(
@@ -128,6 +132,7 @@ def people(
         margin=margin,
     )
     say(card)
+    results.note("people.html")
     page = card.page(out / "people.html")
-    measures = write_file(out / "people.csv", csv_text(card.compared.to_frame()).encode())
+    measures = results.write("people.csv", csv_text(card.compared.to_frame()).encode())
     say(f"Written: {page}, {measures}")

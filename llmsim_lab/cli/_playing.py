@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from llmsim_lab._util.files import as_path
+from llmsim_lab._util.results import Results
 from llmsim_lab._util.text import clip, closest
 from llmsim_lab._util.waiting import run_sync
 from llmsim_lab.cli._output import errors, report, say
@@ -179,7 +180,7 @@ def client_for(
 def play(
     simulation: Run,
     turns: int,
-    out: Path,
+    results: Results,
 ) -> None:
     """Play turns, let go of the model, report what came of them, and close the run.
 
@@ -189,7 +190,7 @@ def play(
     Args:
         simulation: the run.
         turns: how many.
-        out: the folder for the results.
+        results: the folder for the files.
     """
     # Here nothing else can ask them; a world's file may say how, by Person(ask=...).
     for person in people_of(simulation):
@@ -212,7 +213,7 @@ def play(
             run_sync(simulation.llm_client.aclose())
     report(
         simulation,
-        out,
+        results,
         since=taped,
         failed_s=failed_s,
     )

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from llmsim_lab import run as operations
 from llmsim_lab._util.config import YamlFile, read_config, yaml_value
+from llmsim_lab._util.files import is_there
 from llmsim_lab._util.text import brief, closest, counted, faults, listed
 from llmsim_lab.cli import _playing
-from llmsim_lab.cli._output import open_results, report, say
+from llmsim_lab.cli._output import open_run_results, report, say
 from llmsim_lab.cli._playing import Host, ImportFiles, Out
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
@@ -75,14 +76,14 @@ def run(
     if turns is not None:
         config = config.model_copy(update={"turns": turns})
     # Before a model is connected, which may have to be fetched.
-    out = open_results(out, parameters or Path(described))
+    results = open_run_results(out, parameters or Path(described))
     client = _playing.client_for(config, host=host)
     simulation = run_class(
         config,
         llm_client=client,
         tape=tape,
     )
-    _playing.play(simulation, config.turns, out)
+    _playing.play(simulation, config.turns, results)
 
 
 def lint(described: _Described, parameters: _Parameters = None) -> None:
@@ -129,7 +130,7 @@ def _described(
         return world, read_config(parameters, config_type)
     file, _, name = named.rpartition(":")
     # A file's own name may have a colon in it.
-    if file and not Path(named).exists() and Path(file).exists():
+    if file and not is_there(Path(named)) and is_there(Path(file)):
         raise ConfigError(f"{file} is not a Python file, so it has no world {name}")
     if parameters is not None:
         raise ConfigError(
@@ -244,7 +245,7 @@ def replay(
     with Tape(file, read_only=True) as tape:
         info = valid_run(tape, run)
         simulation = operations.replay(tape, info.id)
-        report(simulation, open_results(out))
+        report(simulation, open_run_results(out))
         turns = counted(simulation.turn_number, "turn")
         say(f"All {turns} are from run {info.id} of {file}, replayed. No model was asked.")
 
@@ -291,13 +292,14 @@ def _continuing(verb: str, about: str) -> Any:
                 host,
                 settings,
             )
-            open_results(out)  # first, since a rerun is on the tape as soon as it is made
+            # First, since a rerun is on the tape as soon as it is made.
+            results = open_run_results(out)
             begun = getattr(operations, verb)(
                 tape,
                 info.id,
                 llm_client=client,
             )
-            _playing.play(begun, wanted, out)
+            _playing.play(begun, wanted, results)
 
     # One function for both, which differ in a word: typer makes name and help of these.
     command.__name__ = verb
@@ -356,7 +358,8 @@ def fork(
             host,
             settings,
         )
-        open_results(out)  # first, since the fork is on the tape as soon as it is made
+        # First, since the fork is on the tape as soon as it is made.
+        results = open_run_results(out)
         begun = operations.fork(
             tape,
             info.id,
@@ -365,7 +368,7 @@ def fork(
             intervene=changes,
             llm_client=client,
         )
-        _playing.play(begun, wanted, out)
+        _playing.play(begun, wanted, results)
 
 
 def _edits(

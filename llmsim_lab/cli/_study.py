@@ -12,7 +12,7 @@ from pydantic import Field
 
 from llmsim_lab._util.config import Settings, YamlFile
 from llmsim_lab._util.files import as_path
-from llmsim_lab.cli._output import check_no_links, errors, open_folder, say
+from llmsim_lab.cli._output import errors, open_folder, open_results, say
 from llmsim_lab.cli._playing import ImportFiles, world_from
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run.registry import find_class
@@ -109,10 +109,12 @@ def study(
         # The folder "." has an empty name.
         named = folder if folder.name else folder.resolve()
         target = out or named.with_name(f"{named.name or 'study'}.html")
-        open_folder(target.parent)
-        # One that is named is meant.
+        # One that is named is meant; another one is replaced if it is of this study.
         if out is None:
-            check_no_links(target.parent, target.name)
+            results = open_results(target.parent, "study's report", target.name, source=folder)
+            results.note(target.name)
+        else:
+            open_folder(target.parent)
         played.report(target)
         say(f"Written: {target}")
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmsim_lab._util.drawing import figure_bytes
-from llmsim_lab._util.files import write_file
+from llmsim_lab._util.files import as_path, write_file
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lab._charted_runs import charted, lines_of, runs_in
 from llmsim_lab.lab._lab import MOST_DRAWN, Lab
@@ -95,12 +95,12 @@ class RateChart(Lab):
         """Write the chart and return the path.
 
         Args:
-            path: a file that ends in ``.png``, ``.svg`` or ``.pdf``.
+            path: a file that ends in ``.png``, ``.svg`` or ``.pdf``; an existing one is replaced.
 
         Raises:
             ConfigError: the file has another ending, or cannot be written.
         """
-        path = Path(path)
+        path = as_path("path", path)
         kind: Any = path.suffix[1:].lower()
         if kind not in ("png", "svg", "pdf"):
             raise ConfigError(f"{path.name!r} must end in .png, .svg or .pdf")

@@ -16,6 +16,7 @@ import io
 import json
 import os
 import random
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -60,6 +61,8 @@ CHANGES_FILES = {
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 NEW_USER_AND_NETWORK = 0x10000000 | 0x40000000
 """Linux's flags of ``unshare`` for namespaces of its own."""
+SIGNAL_OF_PARENTS_DEATH = 1
+"""Linux's number of that setting of ``prctl``."""
 LARGEST_FILE = 100 * 2**20
 
 
@@ -74,6 +77,14 @@ def leave_network() -> bool:
 
     # In 3.12 this is os.unshare.
     return bool(ctypes.CDLL(None).unshare(NEW_USER_AND_NETWORK) == 0)
+
+
+def end_with_host() -> None:
+    """Have the system end this process once its host is gone: a killed host ends nothing."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
 
 
 def system_limits(
@@ -371,6 +382,7 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
+    end_with_host()
     settings = json.loads(requests.readline())
     file = settings["file"]
     tasks = tasks_of(file)

@@ -10,6 +10,7 @@ import filecmp
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
-from llmsim_lab._util.files import as_path, temporary_folder, write_file
+from llmsim_lab._util.files import as_path, make_folder, temporary_folder, write_file
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import checked, dumps, flat, plain
+from llmsim_lab._util.results import Results
 from llmsim_lab._util.tables import columns_of, csv_text, frame_of
 from llmsim_lab._util.text import clip, counted, error_text, few, listed, number, whole_text
 from llmsim_lab.errors import ConfigError, LabError
@@ -35,6 +37,7 @@ from llmsim_lab.lessons.limits import (
     entries_in,
     paths_in,
     size_of,
+    stopping,
 )
 from llmsim_lab.lessons.notebooks import NotebookResult, run_notebook
 from llmsim_lab.lessons.pages import file_stem, link_to, reading_of, shown_name, table_of
@@ -61,6 +64,7 @@ HAND_IN = ProcessLimits(
     printed=20_000_000,
 )
 """Of a hand-in's tapes together, and of each of its notebooks."""
+RESULTS = ("grades.csv", "index.html", "pages")
 _NOT_OF_AN_ARM = ("seed", "replicate", "name", "llm")
 """Of a configuration: what differs between runs of one arm, and the model's settings."""
 
@@ -136,7 +140,21 @@ class HandIn:
 
 
 class Grades(list[HandIn]):
-    """Hand-ins in the order of their names."""
+    """Hand-ins in the order of their names.
+
+    Args:
+        hand_ins: each with what was found.
+        source: the folder that they were handed in to.
+    """
+
+    def __init__(
+        self,
+        hand_ins: Iterable[HandIn] = (),
+        *,
+        source: Path | None = None,
+    ) -> None:
+        super().__init__(hand_ins)
+        self._source = source
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each hand-in."""
@@ -156,9 +174,19 @@ class Grades(list[HandIn]):
     __repr__ = __str__
 
     def write(self, folder: str | Path) -> Path:
-        """Write ``grades.csv``, ``index.html``, whose path is returned, and ``pages``, one each."""
+        """Write ``grades.csv``, ``index.html``, whose path is returned, and ``pages``, one each.
+
+        Raises:
+            ConfigError: the folder has a file of such a name that is not of these hand-ins.
+        """
         folder = as_path("folder", folder)
-        (folder / "pages").mkdir(parents=True, exist_ok=True)
+        results = Results(
+            folder=folder,
+            kind="grades",
+            source=self._source,
+        )
+        results.note(*RESULTS)
+        make_folder(folder / "pages")
         frame = self.to_frame()
         write_file(folder / "grades.csv", csv_text(frame).encode())
         parts = [
@@ -272,9 +300,19 @@ def grade(
         handed_out=handed_out,
         limits=limits,
     )
+    stop = threading.Event()
     # Threads, since each waits for a process that does the work.
-    with ThreadPoolExecutor(parallel or os.cpu_count()) as threads:
-        return Grades(threads.map(judge, names))
+    with ThreadPoolExecutor(
+        parallel or os.cpu_count(),
+        initializer=stopping.set,
+        initargs=(stop,),
+    ) as threads:
+        try:
+            return Grades(threads.map(judge, names), source=folder)
+        except BaseException:
+            # Else a Ctrl-C would wait for the notebooks that are run.
+            stop.set()
+            raise
 
 
 def _judged(

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -40,8 +41,11 @@ _EXIT_S = 5.0
 _LONGEST_REPLY = 64 * 1024
 _SPARE_CPU_S = 5
 """For starting, beyond what tasks may take."""
+_STOPPED = "it was stopped, as by Ctrl-C"
 _PASSED_ON = ("PATH", "PYTHONPATH", "HOME", "USER", "LANG", "SYSTEMROOT", "MPLCONFIGDIR")
 """Of the environment: not the keys and addresses of model servers."""
+stopping: ContextVar[threading.Event] = ContextVar("stopping")
+"""Once it is set, processes that were started in its context end, and none is started any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +79,18 @@ def paths_in(folder: Path) -> list[Path]:
     """Return what is in a folder of hand-ins, by name.
 
     Raises:
-        ConfigError: it is not a folder.
+        ConfigError: it is not a folder, or cannot be read.
     """
     if not as_path("folder", folder).is_dir():
         raise ConfigError(f"{folder} is not a folder; name the one with the hand-ins")
     # What Python and file managers leave behind is nobody's hand-in.
     left_behind = (".", "__")
-    paths = [path for path in folder.iterdir() if not path.name.startswith(left_behind)]
+    try:
+        paths = [path for path in folder.iterdir() if not path.name.startswith(left_behind)]
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the folder {folder}: {error.strerror or error}; change its permissions"
+        ) from error
     return sorted(paths)
 
 
@@ -107,6 +116,9 @@ class LimitedProcess:
         tasks: int = 1,
     ) -> None:
         self._limits = limits
+        self._stopping = stopping.get(threading.Event())
+        if self._stopping.is_set():
+            raise HandInFault(_STOPPED)
         # First: it may be a fault, and then nothing was started.
         self._bytes_before = _bytes_in(folder)
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
@@ -247,6 +259,8 @@ class LimitedProcess:
 
     def _beyond_limits(self) -> str:
         """Return which limit the process went beyond; empty if none."""
+        if self._stopping.is_set():
+            return _STOPPED
         limits = self._limits
         # Between questions it is not waited for: the other player thinks then.
         under_way_s = max(0.0, time.monotonic() - self._asked_at)

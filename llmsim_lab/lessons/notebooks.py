@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from llmsim_lab._util.config import yaml_value
-from llmsim_lab._util.files import as_path, bounded_bytes, is_there, temporary_folder, write_file
+from llmsim_lab._util.files import as_path, bounded_bytes, make_folder, temporary_folder, write_file
+from llmsim_lab._util.results import Results
 from llmsim_lab._util.text import whole, whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.lessons.answers import AnswerKey, LessonQuestion, key_of
@@ -221,8 +222,13 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
             f"{source} is in a folder that the lesson would be written to; give another one: "
             "--to out"
         )
-    for target in versions.values():
-        _check_is_of_lesson(target)
+    results = Results(
+        folder=folder,
+        kind="lesson",
+        source=source,
+        option="--to",
+    )
+    results.check(*versions)
     cells = cells_of(source)
     questions: dict[str, LessonQuestion] = {}
     for question in _questions(source, cells):
@@ -264,6 +270,7 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     # Before anything is written: a question without an answer is an error.
     key = key_of(questions.values())
     answers = {name: question.answer for name, question in questions.items()}
+    results.note(*versions)
     for version, target in versions.items():
         # First, since it says that the folder is a lesson's, also if what follows is cut off; and
         # beside the notebook, where grade_answer looks for the only file of this kind.
@@ -286,35 +293,9 @@ def make_lesson(source: str | Path, folder: str | Path) -> AnswerKey:
     return key
 
 
-def _check_is_of_lesson(target: Path) -> None:
-    """Raise ConfigError if a folder has files that no lesson wrote: they would be replaced."""
-    is_new = not is_there(target)
-    if target.is_dir() and not target.is_symlink():
-        is_new = not any(target.iterdir())
-    if not is_new and not any(target.glob("*.key")):
-        raise ConfigError(
-            f"{target} is there already, and no lesson was written to it; give another folder, or "
-            "move it away"
-        )
-
-
 def _write(path: Path, text: str) -> None:
-    # Else the file that the link leads to would be replaced.
-    if path.is_symlink():
-        raise ConfigError(f"{path} is a link, in place of a file of the lesson; remove it")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot make the folder {path.parent}: {error.strerror}; give another one"
-        ) from error
+    make_folder(path.parent)
     write_file(path, text.encode())
-
-
-def _copy_file(source: str, target: str) -> str:
-    if Path(target).is_symlink():
-        raise ConfigError(f"{target} is a link, in place of a file of the lesson; remove it")
-    return shutil.copy2(source, target)
 
 
 def _copy(
@@ -327,7 +308,6 @@ def _copy(
             folder,
             target,
             ignore=ignored,
-            copy_function=_copy_file,
             dirs_exist_ok=True,
         )
     except OSError as error:
@@ -338,7 +318,7 @@ def _copy(
             (_, _, reason), *_ = error.args[0]
         raise ConfigError(
             f"what lies beside the lesson in {folder} cannot be copied: {reason}; put the lesson "
-            "into a folder of its own"
+            "into a folder of its own, or make room on the disk"
         ) from error
 
 

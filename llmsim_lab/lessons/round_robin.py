@@ -19,11 +19,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from llmsim_lab._util.checks import known_names, whole_number
-from llmsim_lab._util.files import as_path, temporary_folder
+from llmsim_lab._util.files import (
+    as_path,
+    bounded_text,
+    is_there,
+    make_folder,
+    temporary_folder,
+    write_file,
+)
 from llmsim_lab._util.html import join, styled, table
+from llmsim_lab._util.results import Results
 from llmsim_lab._util.tables import frame_of
 from llmsim_lab._util.text import brief, closest, counted, listed
 from llmsim_lab._util.waiting import run_sync
@@ -51,6 +60,10 @@ _TRIAL_TURNS = 3
 _MOST = 100_000
 """Rounds, and seeds."""
 _LEVEL = 0.95
+_MOST_BYTES = 50_000_000
+_KEPT = ("results.jsonl", "matches")
+RESULTS = (*_KEPT, "index.html", "standings.csv", "pages")
+"""What a folder has after the command."""
 
 
 # --- a match --------------------------------------------------------------------------------------
@@ -411,9 +424,14 @@ def tournament(
         parameters: of the world, by their names, which may be ``rounds`` or ``seeds`` too.
 
     Raises:
-        ConfigError: there are no two players, or the world is not one for two.
+        ConfigError: there are no two players, the world is not one for two, or the folder has
+            something else in the place of results.
     """
     say = report or (lambda _: None)
+    source = None if isinstance(players, Mapping) else as_path("players", players)
+    if folder is not None:
+        folder = as_path("folder", folder)
+        _results(folder, source).check(*_KEPT)
     entries = _entries(players, also, say)
     for name, value in (("rounds", rounds), ("seeds", seeds)):
         whole_number(name, value, least=1, most=_MOST)
@@ -442,6 +460,8 @@ def tournament(
     forfeits = [result.forfeit for result in trials if result.forfeit is not None]
     out = {forfeit.player for forfeit in forfeits}
     left = [entry for entry in entries if entry.name not in out]
+    if folder is not None:
+        _results(folder, source).note(*_KEPT)
     pairs = _pairs(
         game,
         left,
@@ -452,7 +472,7 @@ def tournament(
     to_play = [pair for pair in pairs if kept.scores_of(pair) is None]
     for pair in to_play:
         if pair.tape is not None:
-            pair.tape.unlink(missing_ok=True)  # of a match that was not finished
+            _remove_unfinished(pair.tape)
     players_left = counted(len(left), "player")
     say(f"{players_left}, {len(out)} out; {counted(len(to_play), 'pair')} to play")
     # In the order of the pairs, and kept one by one: what was played before Ctrl-C stays.
@@ -478,6 +498,25 @@ def tournament(
         rows=rows,
         forfeits=tuple(first_forfeits.values()),
         pairs=tuple(pair for pair in pairs if out.isdisjoint(pair.names)),
+        source=source,
+    )
+
+
+def _remove_unfinished(tape: Path) -> None:
+    """Remove the tape of a match that was not finished."""
+    try:
+        tape.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot replace {tape}: {error.strerror or error}; move it away"
+        ) from error
+
+
+def _results(folder: Path, source: Path | None) -> Results:
+    return Results(
+        folder=folder,
+        kind="tournament",
+        source=source,
     )
 
 
@@ -585,7 +624,7 @@ def _pairs(
         if folder is not None:
             # Joined to one name, "Ann and Bob" who met Cy would be Ann who met "Bob and Cy".
             of_first = Path(folder) / "matches" / file_stem(first.name)
-            of_first.mkdir(parents=True, exist_ok=True)
+            make_folder(of_first)
             tape = of_first / f"{file_stem(second.name)}.tape"
         pairs.append(
             _Pair(
@@ -638,34 +677,45 @@ def _played(
     return map(play_pair, pairs)
 
 
+class _KeptRow(BaseModel):
+    """A line of the file, which may be anybody's."""
+
+    key: str
+    scores: list[tuple[float, float]]
+
+
 class _Kept:
     """Scores of pairs by what decides them; in a file, if there is a folder."""
 
     def __init__(self, folder: str | Path | None) -> None:
         self._file = Path(folder) / "results.jsonl" if folder is not None else None
         self._scores: dict[str, list[tuple[float, float]]] = {}
-        if self._file is not None and self._file.exists():
-            lines = self._file.read_text(encoding="utf-8").split("\n")
-            # Half a line is the last one, where a process was killed.
-            whole = lines[:-1]
-            for line in whole:
-                try:
-                    row = json.loads(line)
-                    self._scores[row["key"]] = row["scores"]
-                except (ValueError, TypeError, KeyError) as error:
-                    raise ConfigError(
-                        f"{self._file} has a line that no tournament wrote: {brief(line)}; give "
-                        "another folder"
-                    ) from error
-            if lines[-1]:
-                self._file.write_text(
-                    "".join(f"{line}\n" for line in whole),
-                    encoding="utf-8",
-                )
+        if self._file is None or not is_there(self._file):
+            return
+        try:
+            lines = bounded_text(self._file, _MOST_BYTES).split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"cannot read {self._file}: {error}; give another folder, or move it away"
+            ) from error
+        # Half a line is the last one, where a process was killed.
+        whole = lines[:-1]
+        for line in whole:
+            try:
+                row = _KeptRow.model_validate_json(line)
+            except ValidationError as error:
+                raise ConfigError(
+                    f"{self._file} has a line that no tournament wrote: {brief(line)}; give "
+                    "another folder"
+                ) from error
+            self._scores[row.key] = row.scores
+        if lines[-1]:
+            write_file(self._file, "".join(f"{line}\n" for line in whole).encode())
 
     def scores_of(self, pair: _Pair) -> list[tuple[float, float]] | None:
         """Return scores by seed; None if they are not known."""
-        return self._scores.get(_key(pair))
+        scores = self._scores.get(_key(pair), [])
+        return scores if len(scores) == len(pair.game.seeds) else None
 
     def add(
         self,
@@ -682,8 +732,14 @@ class _Kept:
                 "scores": scores,
             }
             # A line at a time, so that a kill costs the last one at most.
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            try:
+                with self._file.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot write to {self._file}: {error.strerror or error}; make room on the "
+                    "disk, and the same call plays what is missing"
+                ) from error
 
 
 def _key(pair: _Pair) -> str:
@@ -714,6 +770,7 @@ class Standings:
         rows: a score for each player, opponent and seed, in points a round.
         forfeits: who is out, and why.
         pairs: who met.
+        source: the folder of the hand-ins; None if they were given by name.
     """
 
     game: _Game
@@ -721,6 +778,7 @@ class Standings:
     rows: Sequence[Mapping[str, Any]]
     forfeits: Sequence[Forfeit]
     pairs: Sequence[_Pair]
+    source: Path | None = None
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -831,9 +889,14 @@ class Standings:
 
         Returns:
             The path of ``index.html``.
+
+        Raises:
+            ConfigError: the folder has a file of such a name that is not of this tournament.
         """
-        folder = Path(folder)
-        (folder / "pages").mkdir(parents=True, exist_ok=True)
+        folder = as_path("folder", folder)
+        results = _results(folder, self.source)
+        results.note("index.html", "pages")
+        make_folder(folder / "pages")
         parts = [
             styled("Tournament", tag="h1"),
             *self._tables(),

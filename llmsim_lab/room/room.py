@@ -527,10 +527,16 @@ class Room(Sole):
         A row is a participant in a turn: ``participant.code``, ``participant.label``,
         ``player.id_in_group``, ``player.payoff``, ``player.FIELD``, ``group.id_in_subsession``,
         ``subsession.round_number``, ``session.code``.
+
+        Args:
+            path: the file; an existing one is replaced.
+
+        Raises:
+            ConfigError: the file cannot be written, or is a tape.
         """
         from llmsim_lab.room._tables import write_otree
 
-        return write_otree(self._seats, Path(path))
+        return write_otree(self._seats, as_path("path", path))
 
 
 def _with_people(

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from pydantic import AfterValidator, Field
 
 from llmsim_lab._util.checks import known_names, whole_number
-from llmsim_lab._util.files import as_path, data_path
+from llmsim_lab._util.files import as_path, data_path, make_folder
 from llmsim_lab._util.html import join, scrolling, styled, table
 from llmsim_lab._util.text import brief, clip, counted, duration, estimate_tokens, roughly, wrapped
 from llmsim_lab.errors import ConfigError
@@ -46,6 +46,9 @@ GROUPS = 30
 """Runs of a design in which each person decides once, where answers are sampled."""
 GROUPS_OF_MANY = 5
 """Runs of a design with groups and rounds, each of which has many decisions."""
+_MOST_GROUPS = 5_000
+"""Of a condition: a study has at most 50,000 runs."""
+_GROUPS_IN_PLAN = 5
 READ_PER_S = 67
 WRITTEN_PER_S = 20
 """Tokens a second of the embedded 1.5B on two cores that do nothing else; see docs/models.md."""
@@ -95,6 +98,16 @@ class PublishedDesign:
             )
         world: type[Run] = getattr(module, self.world)
         return world
+
+    def groups(self, wanted: int, wanted_of_many: int) -> int:
+        """Return how many runs a condition has.
+
+        Args:
+            wanted: if each person decides once.
+            wanted_of_many: if there are rounds.
+        """
+        number = wanted_of_many if self.has_rounds else wanted
+        return min(number, self.most_groups or number)
 
     def conditions(self) -> list[dict[str, Any]]:
         """Return all combinations of levels."""
@@ -192,8 +205,7 @@ def people_designs(
     Raises:
         ConfigError: there is no such design, or an argument is of the wrong kind.
     """
-    whole_number("groups", groups, least=1)
-    whole_number("groups_of_many", groups_of_many, least=1)
+    _check_groups(groups, groups_of_many)
     played: dict[str, Played] = {}
     for name in _design_names(designs):
         design = DESIGNS[name]
@@ -203,11 +215,10 @@ def people_designs(
         # Of rounds that depend on one another, and of a hundred guesses, there are too many ways.
         if design.has_rounds or written:
             # A group of rounds has dozens of decisions, and takes as many calls.
-            wanted = groups_of_many if design.has_rounds else groups
             played[name] = Study(
                 design.load(),
                 {"twin": [False, True], **design.vary},
-                seeds=min(wanted, design.most_groups or wanted),
+                seeds=design.groups(groups, groups_of_many),
                 turns=design.turns,
                 tape=tapes,
                 name=name,
@@ -216,6 +227,11 @@ def people_designs(
         else:
             played[name] = _laws_of(design, tapes, who)
     return played
+
+
+def _check_groups(groups: int, groups_of_many: int) -> None:
+    whole_number("groups", groups, least=1, most=_MOST_GROUPS)
+    whole_number("groups_of_many", groups_of_many, least=1, most=_MOST_GROUPS)
 
 
 def _design_names(designs: Sequence[str] | None) -> tuple[str, ...]:
@@ -230,13 +246,7 @@ def _laws_of(
     """Return the law of each condition and of its twin."""
     world = design.load()
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot make the folder {folder}: {error.strerror or error}; choose another "
-                "folder="
-            ) from error
+        make_folder(folder)
     laws = []
     for condition in design.conditions():
         for twin in (False, True):
@@ -365,12 +375,19 @@ class CardPlan(NamedTuple):
 
 def plan_designs(
     designs: Sequence[str] | None = None,
+    *,
+    groups: int = GROUPS,
+    groups_of_many: int = GROUPS_OF_MANY,
     **settings: Any,
 ) -> dict[str, CardPlan]:
     """Return what each design takes; chance plays it once in the model's place, and is not asked.
 
+    Of many groups a few are played, and the others counted like these.
+
     Args:
         designs: names of ``DESIGNS``; all if not given.
+        groups: as for ``people_designs``.
+        groups_of_many: as for ``people_designs``.
         settings: as for ``people_designs``, without a client and players.
 
     Raises:
@@ -382,17 +399,26 @@ def plan_designs(
                 f"{setting}={brief(settings[setting])}: leave it out, since a plan plays by "
                 "chance in the model's place"
             )
+    _check_groups(groups, groups_of_many)
     plans = {}
     for name in _design_names(designs):
         attempts: list[Attempt] = []
         # A client of its own: a plan is made where no model is connected yet.
         client = LLMClient(LLMConfig(), ScriptedBackend(partial(_by_chance, attempts=attempts)))
-        [played] = people_designs([name], llm_client=client, **settings).values()
+        [played] = people_designs(
+            [name],
+            groups=min(groups, _GROUPS_IN_PLAN),
+            groups_of_many=min(groups_of_many, _GROUPS_IN_PLAN),
+            llm_client=client,
+            **settings,
+        ).values()
+        times = 1.0
         if isinstance(played, Study):
+            times = DESIGNS[name].groups(groups, groups_of_many) / len(played.units)
             played.run(progress=False)
         else:
             play_design(played)
-        plans[name] = _plan_of(attempts)
+        plans[name] = _plan_of(attempts, times)
     return plans
 
 
@@ -410,7 +436,7 @@ def _by_chance(request: ChatRequest, attempts: list[Attempt]) -> ChatReply:
     return reply
 
 
-def _plan_of(attempts: Sequence[Attempt]) -> CardPlan:
+def _plan_of(attempts: Sequence[Attempt], times: float) -> CardPlan:
     # A server keeps the prompt before, and the embedded model has one slot.
     read = prompts_read(attempts)
     written = 0
@@ -418,7 +444,8 @@ def _plan_of(attempts: Sequence[Attempt]) -> CardPlan:
         if attempt.reply is not None:
             written += estimate_tokens(attempt.reply.text)
     # Four characters a token, as everywhere.
-    return CardPlan(len(attempts), read.one_slot // 4, written)
+    counts = (len(attempts), read.one_slot // 4, written)
+    return CardPlan(*(round(times * count) for count in counts))
 
 
 def enough_groups(margin: float = MARGIN) -> pd.DataFrame:
@@ -693,6 +720,9 @@ class PeopleCard:
 
     def page(self, path: str | Path) -> Path:
         """Write the card as one HTML page that opens in any browser; returns its path.
+
+        Args:
+            path: the file, which ends in ``.html``; an existing one is replaced.
 
         Raises:
             ConfigError: the file cannot be written, or is a tape.

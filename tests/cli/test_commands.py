@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -123,6 +125,24 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert err.startswith("error: ")
     assert message in err
     assert "Traceback" not in err
+
+
+INTERRUPTED = """
+import sys
+class Terminal:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Terminal())
+from llmsim_lab.cli import main
+main()
+"""
+
+
+@pytest.mark.process
+def test_ctrl_c_while_a_command_is_loaded_leaves_no_traceback() -> None:
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"")
 
 
 def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import jupyter_client.manager
 import pandas as pd
 import pytest
-from cli_kit import Run
+from cli_kit import Run, fails
 
 from llmsim_lab import Tape, tape
 from llmsim_lab import run as operations
@@ -194,6 +194,16 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Installed:
     made = Installed(tmp_path / "site")
     monkeypatch.syspath_prepend(str(made.folder))
     return made
+
+
+@pytest.mark.posix
+def test_a_current_folder_that_is_gone_is_said_before_anything_is_started(llmsim_lab: Run) -> None:
+    Path("gone").mkdir()
+    os.chdir("gone")
+    Path("../gone").rmdir()
+    assert "the current folder is gone; go to another one" in fails(
+        llmsim_lab, "doctor", "--install"
+    )
 
 
 def test_every_line_of_a_sound_installation(

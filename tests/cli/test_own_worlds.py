@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -73,39 +74,47 @@ def test_a_world_is_played_by_chance_with_its_parameters_and_recorded(lab: Run) 
     assert {"factor: 2.0", "'*': random", "seed: 4"} <= written
 
 
+RUN = ("run", "pot.py", "--model", "random", "--turns", "1")
+
+
 @pytest.mark.posix
-def test_results_are_not_written_through_a_link(lab: Run) -> None:
-    Path("mine").write_text("mine")
-    played = ("run", "pot.py", "--model", "random", "--turns", "1", "--out", "out")
-    succeeds(lab, *played)
-    for name in ("demo.csv", "people.html", "turns.csv"):
-        Path("out", name).unlink(missing_ok=True)
-        Path("out", name).symlink_to(Path("mine").resolve())
-    for command in (
-        played,
-        ("demo", "--no-live", "--out", "out"),
-        ("people", "--model", "random", "--out", "out"),
-    ):
-        assert "is a link, and the results would be written" in fails(lab, *command)
-    assert Path("mine").read_text() == "mine"
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ((*RUN, "--out", "."), "config.yaml"),
+        ((*RUN, "--out", "."), ".made-from"),
+        (("demo", "--out", "."), "turns.csv"),
+        (("demo", "--no-live", "--out", "."), "demo.png"),
+        (("people", "--model", "random", "--out", "."), "people.csv"),
+        (("grade", ".", "--out", "."), "pages"),
+        (("tournament", ".", "--world", "pot.py", "--out", "."), "matches"),
+        (("lesson", "mine.ipynb", "--to", "."), "student"),
+        (("study", "mine.yaml", "report"), "mine.html"),
+    ],
+)
+def test_results_replace_no_file_of_a_user_and_are_not_written_through_links(
+    lab: Run, command: tuple[str, ...], name: str
+) -> None:
+    Path("mine").mkdir()
+    Path("mine.yaml").write_text("world: economic\n")
+    Path(name).write_text("mine")
+    assert re.search(rf"{name} (is there already|does not say)", fails(lab, *command))
+    Path(name).rename("mine/own")
+    Path(name).symlink_to("mine/own")
+    assert f"{name} is a link, and results would be written where" in fails(lab, *command)
+    Path(name).unlink()
+    Path(name).mkdir()
+    (Path(name) / "x").symlink_to("../mine/own")
+    assert re.search("x is a link|cannot read", fails(lab, *command))
+    (Path(name) / "x").unlink()
+    os.mkfifo(Path(name) / "x")
+    assert re.search("x is a pipe|cannot read", fails(lab, *command))
+    assert Path("mine/own").read_text() == "mine"
 
 
-def test_a_users_own_file_is_not_replaced_by_results(lab: Run) -> None:
-    Path("config.yaml").write_text("factor: 2  # as in class\n")
-    command = ("run", "pot.py", "--config", "config.yaml", "--model", "random", "--turns", "1")
-    assert "config.yaml is there already, and no run wrote it" in fails(lab, *command, "--out", ".")
-    Path("index.html").write_text("mine")
-    Path("student").mkdir()
-    for of_class in (
-        ("grade", ".", "--out", "."),
-        ("tournament", ".", "--world", "pot.py", "--out", "."),
-        ("lesson", "l.ipynb", "--to", "."),
-    ):
-        err = fails(lab, *of_class)
-        assert re.search(r"(index.html|student) is there already, and is no result of", err)
-    assert Path("config.yaml").read_text() == "factor: 2  # as in class\n"
-    for _ in range(2):  # a run's results are replaced by the next
-        succeeds(lab, *command, "--out", "here")
+def test_results_of_a_run_are_replaced_by_the_next_but_not_the_one_that_is_played(lab: Run) -> None:
+    for _ in range(2):
+        succeeds(lab, *RUN, "--out", "here")
     again = ("run", "pot.py", "--config", "here/config.yaml", "--out", "here")
     assert "here/config.yaml describes this run" in fails(lab, *again)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
+import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -212,6 +215,49 @@ def players(plan: Plan) -> Iterator[Case]:
 
 def test_a_hand_in_of_a_tournament_costs_nobody_else_anything(attack: Attack) -> None:
     attack("hand-ins: players", players)
+
+
+COMMAND = [sys.executable, "-P", "-c", "from llmsim_lab.cli import main; main()"]
+WORDS = {
+    "tournament": "Stopped. What is done is kept; run it again.\n",
+    "grade": "Stopped. No grades were written; run it again.\n",
+}
+
+
+@pytest.mark.posix
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("verb", WORDS)
+def test_ctrl_c_ends_the_command_in_a_line_and_all_that_it_started_as_a_kill_does(
+    tmp_path: Path, verb: str, is_killed: bool
+) -> None:
+    (tmp_path / "in" / "ann").mkdir(parents=True)
+    notebook("while True: pass")(tmp_path / "in" / "ann")
+    (tmp_path / "in" / "bob.py").write_text(PLAYERS["never ends"])
+    arguments = [verb, "in", "--cpu", "60"]
+    if verb == "tournament":
+        world = data_path("templates/prisoners_dilemma.py")
+        arguments += ["--also", "random", "--world", str(world)]
+    # A group of its own, all of which gets what a terminal sends.
+    command = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    started: list[psutil.Process] = []
+    while not any("_child.py" in part for other in started for part in other.cmdline()):
+        assert command.poll() is None
+        time.sleep(0.1)
+        started = psutil.Process(command.pid).children(recursive=True)
+    if is_killed:
+        command.kill()
+    else:
+        os.killpg(command.pid, signal.SIGINT)
+    _, words = command.communicate()
+    if not is_killed:
+        assert (command.returncode, words.decode()) == (130, WORDS[verb])
+    psutil.wait_procs(started, timeout=5)
+    nobody_left(tmp_path)
 
 
 # --- hand-ins that are graded ---------------------------------------------------------------------

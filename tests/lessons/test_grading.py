@@ -46,7 +46,7 @@ def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
         assert ended.value.code == status
     printed = capsys.readouterr()
     assert "ann: 0 of 5.5 points, it has neither" in printed.out
-    assert "would be overwritten: choose another --out" in " ".join(printed.err.split())
+    assert "would be replaced: choose another --out" in " ".join(printed.err.split())
     assert "path='loop' is a link that leads back to itself" in printed.err
     table = pd.read_csv("out/grades/grades.csv")
     assert table[["hand-in", "of points"]].to_numpy().tolist() == [["ann", 5.5]]

@@ -152,7 +152,7 @@ def test_a_lesson_is_written_neither_over_other_files_nor_through_links(tmp_path
     mine = tmp_path / "out" / "student" / "bids.ipynb"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    with pytest.raises(ConfigError, match="student is there already, and no lesson was written"):
+    with pytest.raises(ConfigError, match="student is there already and would be replaced"):
         make_lesson(source, tmp_path / "out")
     assert mine.read_text() == "mine"
     for name in ("bids.ipynb", "pot.py"):
@@ -160,7 +160,7 @@ def test_a_lesson_is_written_neither_over_other_files_nor_through_links(tmp_path
         make_lesson(source, folder)
         (folder / "student" / name).unlink()
         (folder / "student" / name).symlink_to(mine)
-        with pytest.raises(ConfigError, match=f"{name} is a link, in place of a file of the"):
+        with pytest.raises(ConfigError, match=f"{name} is a link, and results would be"):
             make_lesson(source, folder)
         assert mine.read_text() == "mine"
     (source.parent / "loop").symlink_to("loop")

@@ -195,8 +195,16 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="no parameter of PrisonersDilemma called 'seed'"):
         tournament(players, dilemma, also=["random"], parameters={"seed": 3})
     (tmp_path / "results.jsonl").write_text('{"of": "something else"}\n')
-    with pytest.raises(ConfigError, match="a line that no tournament wrote"):
+    with pytest.raises(ConfigError, match=r"results\.jsonl is there already and would"):
         tournament(players, dilemma, also=["random"], rounds=1, seeds=1, folder=tmp_path)
+    settings = {"also": ["random", "rule"], "rounds": 1, "seeds": 1, "folder": tmp_path / "kept"}
+    tournament({}, dilemma, **settings)
+    (tmp_path / "kept" / "results.jsonl").unlink()
+    tape = tmp_path / "kept" / "matches" / "random" / "rule.tape"
+    tape.unlink()
+    tape.mkdir()
+    with pytest.raises(ConfigError, match=r"cannot replace .*rule\.tape: "):
+        tournament({}, dilemma, **settings)
     net = importlib.import_module("contract_net").ContractNet
     with pytest.raises(ConfigError, match="ContractNet has no payoff"):
         tournament(players, net, also=["rule"])
@@ -362,6 +370,9 @@ def test_only_what_nothing_changed_of_is_kept(
     seats = dict.fromkeys(["Ann", "Bob"], "rule")
     run = load(tmp_path / "matches" / "Ann" / "nasty.tape", players=seats)
     assert (run.config.seed, run.state.past) == (0, {"Ann": "CC", "Bob": "DD"})
+    results.write_text('{"of": "something else"}\n')
+    with pytest.raises(ConfigError, match="a line that no tournament wrote"):
+        pairs_played()
 
 
 def test_a_tournaments_page_links_to_a_page_of_each_player(

@@ -249,6 +249,7 @@ def test_what_is_remembered_is_checked_where_it_is_written(
         (lambda: people_designs(["framing"], groups=None), "groups=None must be"),
         (lambda: people_designs(["framing"], folder=3), "folder=3 must be a path"),
         (lambda: plan_designs(["framing"], players="rule"), "players='rule': leave it out"),
+        (lambda: plan_designs(groups_of_many=5_001), "must be a whole number, 1 to 5,000"),
         (lambda: recall_study("chess"), "there is no design 'chess'"),
         (lambda: Recall(descriptions={"chess": "64 fields"}), "there is no design 'chess'"),
         (lambda: play_design(3), "3 is not a design"),

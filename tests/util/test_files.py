@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from llmsim_lab._util.files import bounded_bytes, write_file
+from llmsim_lab._util.files import as_path, bounded_bytes, write_file
 from llmsim_lab.errors import ConfigError
 
 
 def test_a_file_that_cannot_be_written_is_an_error_that_says_why(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot write .*: Is a directory; choose another file"):
         write_file(tmp_path, b"x")
+
+
+def test_a_path_in_a_folder_that_may_not_be_entered_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stat(_: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", stat)  # root may enter any folder
+    with pytest.raises(ConfigError, match=r"'pot\.py' is in a folder that you may not enter"):
+        as_path("file", "pot.py")
 
 
 @pytest.mark.posix

@@ -174,12 +174,13 @@ def _check_no_iterator(name: object, value: object) -> None:
         for item in holder.values() if isinstance(holder, dict) else holder:
             if type(item) in SCALARS:
                 continue
-            if isinstance(item, Iterator):
+            if isinstance(item, dict | list | tuple):
+                # A list may hold itself.
+                if id(item) not in seen:
+                    seen.add(id(item))
+                    unread.append(item)
+            elif isinstance(item, Iterator):
                 raise ValueError(f"{name} has {brief(item)} in it; make a list of it")
-            # A list may hold itself.
-            if isinstance(item, dict | list | tuple) and id(item) not in seen:
-                seen.add(id(item))
-                unread.append(item)
 
 
 def _types_in(annotation: object) -> set[object]:
@@ -215,8 +216,8 @@ _MOST_VALUES = 50_000
 _MOST_BYTES = 2**20
 """Of a file: prompts and roles are texts of some kilobytes. Of words and line ends alone, so much
 is read in a second and a half."""
-_LONG_YAML = 500_000
-"""Characters of a configuration of some 2,500 users, which takes a second to write in blocks."""
+_LONG_YAML = 200_000
+"""Characters of a configuration of some 1,000 users, which takes half a second to write."""
 _MOST_TAG = 200
 """Letters of a type, such as ``!!set``: ruamel takes as long as the square of them."""
 

@@ -64,6 +64,8 @@ class SetOnce:
 _LARGEST = 10**4_300
 """Python writes no whole number of more digits, and so no tape or message has one."""
 _SMALLEST = -_LARGEST
+_NEVER_CHANGED = frozenset((str, float, bool, type(None)))
+"""Types of most values: a population may have a million of them."""
 
 
 def frozen(value: Any) -> Any:
@@ -72,6 +74,8 @@ def frozen(value: Any) -> Any:
     Raises:
         ConfigError: there is a whole number in it that has too many digits.
     """
+    if type(value) in _NEVER_CHANGED:
+        return value
     if isinstance(value, int) and not _SMALLEST < value < _LARGEST:
         raise ConfigError("a number of more than 4,300 digits, which no tape can hold")
     if isinstance(value, dict):

@@ -16,7 +16,7 @@ import re
 import reprlib
 import textwrap
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, lru_cache
@@ -318,6 +318,25 @@ def error_text(error: BaseException) -> str:
     if text.strip():
         words += f": {clip(whole_text(text), _MOST_ERROR)}"
     return words + _raised_at(error)
+
+
+def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that led to it, each once.
+
+    ``raise first from second``, where the second was raised from the first, makes a circle.
+    """
+    todo = [error]
+    seen: set[int] = set()
+    while todo:
+        cause = todo.pop()
+        if cause is None or id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        todo.append(cause.__cause__ or cause.__context__)
+        # As of a connection, one for each address that the name has.
+        if isinstance(cause, BaseExceptionGroup):
+            todo += reversed(cause.exceptions)
 
 
 def _raised_at(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from llmsim_lab._util.text import counted, error_text
+from llmsim_lab._util.text import counted, error_text, errors_behind
 from llmsim_lab.errors import ConfigError, LabError
 from llmsim_lab.lab.window import LiveWindow, Message
 from llmsim_lab.run import Run
@@ -286,12 +286,12 @@ def fault_in(error: BaseException, folder: Path) -> dict[str, Any]:
     if isinstance(error, SyntaxError) and error.filename is not None:
         return {"line": error.lineno or 0, "text": f"Python cannot read this line: {error.msg}."}
     line = 0
-    cause: BaseException | None = error
-    while cause is not None and not line:
+    for cause in errors_behind(error):
         for frame in traceback.extract_tb(cause.__traceback__):
             if Path(frame.filename).parent == folder:
                 line = frame.lineno or 0
-        cause = cause.__cause__ or cause.__context__
+        if line:
+            break
     if isinstance(error, LabError):
         return {"line": line, "text": error_text(error)}
     if isinstance(error, ModuleNotFoundError):  # Pyodide's own message says how to install it

@@ -28,9 +28,8 @@ from weakref import WeakSet
 import httpx
 from pydantic import SecretStr
 
-from llmsim_lab._util.text import clip
+from llmsim_lab._util.text import clip, errors_behind
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.llm.calls.faults import errors_behind
 
 P = ParamSpec("P")
 T = TypeVar("T")

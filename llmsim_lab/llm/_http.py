@@ -27,7 +27,7 @@ from pydantic import SecretStr
 from pydantic_core import from_json
 
 from llmsim_lab._util.jsontext import JSON, JSONObject
-from llmsim_lab._util.text import clip, printable
+from llmsim_lab._util.text import clip, errors_behind, printable
 from llmsim_lab.errors import BackendError, ConfigError, FailureReason
 from llmsim_lab.llm._access import (
     NO_MASK,
@@ -39,7 +39,7 @@ from llmsim_lab.llm._access import (
     mask_of,
     without_password,
 )
-from llmsim_lab.llm.calls.faults import errors_behind, is_refused, retry_after_s
+from llmsim_lab.llm.calls.faults import is_refused, retry_after_s
 from llmsim_lab.llm.extract import MAX_REPLY_CHARS
 from llmsim_lab.llm.wire_limits import BoundedHTTP, TooMuchSentError, reading_head
 from llmsim_lab.types import ChatReply, ChatRequest, OnText, ToolCall

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
@@ -46,6 +46,8 @@ _ROUNDS = 1_000
 _TOLERANCE = 1e-9
 _NEAR = 1e-6
 """Shares that differ by less are equal."""
+_LARGE = 2.0**63
+"""A number below it can be compared and shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -606,12 +608,22 @@ def _player_names(
     return tuple(entries)
 
 
+def _is_plain(value: Any) -> TypeGuard[Value]:
+    """Return True for a text or number that is as a tape holds it, as most cells are."""
+    if type(value) is str:
+        return value.isascii()
+    # Not NaN, which is neither above nor below anything.
+    return type(value) in (bool, int, float) and -_LARGE < value < _LARGE
+
+
 def _plain(value: object, column: str) -> Value:
     """Return a cell of a column as a tape can hold it.
 
     Raises:
         ConfigError: it is a list, bytes or another thing that has no words of its own.
     """
+    if _is_plain(value):
+        return value
     import pandas as pd
 
     if _is_missing(value):

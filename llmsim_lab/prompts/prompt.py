@@ -244,12 +244,8 @@ class Prompt(SetOnce):
         Raises:
             PromptError: such a prompt cannot have this text.
         """
-        beginning = _beginning(system)
-        if not text.startswith(beginning):
-            raise PromptError(f"the text of prompt {name!r} does not begin with its system message")
-        user = text.removeprefix(beginning).removesuffix("\n")
         return cls(
-            user,
+            user_in(text, system=system, name=name),
             system=system,
             name=name,
             parent=parent,
@@ -579,6 +575,23 @@ class RenderedPrompt(str):
     def __repr__(self) -> str:
         total = estimate_tokens(str(self))
         return f"<RenderedPrompt {self.template.name!r}: about {total:,} tokens>"
+
+
+def user_in(
+    text: str,
+    *,
+    system: str,
+    name: str,
+) -> str:
+    """Return the template of the user message in a prompt's text; see ``Prompt.of_text``.
+
+    Raises:
+        PromptError: a prompt with this system message cannot have this text.
+    """
+    beginning = _beginning(system)
+    if not text.startswith(beginning):
+        raise PromptError(f"the text of prompt {name!r} does not begin with its system message")
+    return text.removeprefix(beginning).removesuffix("\n")
 
 
 def _beginning(system: str) -> str:

@@ -154,6 +154,9 @@ def _place_of_reasons(value: object) -> object:
 Place = Annotated[Rationale, BeforeValidator(_place_of_reasons)]
 
 
+MOST_REPLICATES = 2**31
+"""Of a run: their numbers are below it."""
+
 OnTape = Annotated[Population, AfterValidator(Population.on_tape)]
 
 
@@ -189,7 +192,7 @@ class WorldConfig(OfJson, Settings):
 
     name: Annotated[str, Field(min_length=1)] = "run"
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
-    replicate: Annotated[int, Field(ge=0, lt=2**31)] | None = 0
+    replicate: Annotated[int, Field(ge=0, lt=MOST_REPLICATES)] | None = 0
     turns: Annotated[int, Field(ge=0, le=100_000)] = 8
     llm: LLMConfig = Field(default_factory=LLMConfig)
     interventions: tuple[StateChange, ...] = ()

@@ -81,10 +81,11 @@ class PlayedWorld(BaseWorld[StateT]):
         Args:
             turn: the number of the state that is changed: the latest one, or one to come.
             values: new values by name, ``{"coins.Ann": 5}``; the same as ``set=``.
-            more: ``note="a tax"``, the reason, for the record.
+            more: ``note="a tax"``, the reason, for the record. With a note alone nothing is set.
 
         Raises:
-            ConfigError: the turn has passed or is being played, or a name or value is wrong.
+            ConfigError: the turn has passed or is being played, a name or value is wrong, or
+                neither values nor a note are given.
         """
         with run_lock:
             return self._intervene(turn, values, more)
@@ -113,6 +114,12 @@ class PlayedWorld(BaseWorld[StateT]):
             )
         else:
             item = StateChange(turn=turn, **more)
+        # A control of a study may change nothing, and says so.
+        if not item.set and not item.note:
+            raise ConfigError(
+                f"the intervention at turn {item.turn} sets nothing; give it new values, "
+                "set={'coins.Ann': 5}, or a note that says why it has none"
+            )
         now = self.turn_number
         first_open = now
         if self._stepping:
@@ -130,28 +137,15 @@ class PlayedWorld(BaseWorld[StateT]):
             self.changed(latest.state, item.set),
             "changed returned",
         )
-        planned_before = self.planned
-        latest_index = len(self.turns) - 1
         if item.turn == now:
-            interventions = (*latest.interventions, item)
-            self.turns[latest_index] = replace(
+            changed = replace(
                 latest,
                 state=state,
-                interventions=interventions,
+                interventions=(*latest.interventions, item),
             )
+            self._change(changed, self.planned)
         else:
-            self.planned = [*self.planned, item]
-        try:
-            # Recorded now, since the process may end before the next turn.
-            self._session.keep_change(self)
-        except BaseException as error:
-            # Undone, so that the run and its tape agree. Ctrl-C may come after the change was
-            # written, so after every error but the tape's own it is undone on the tape too.
-            self.turns[latest_index] = latest
-            self.planned = planned_before
-            if not isinstance(error, TapeError):
-                self._session.keep_change(self)
-            raise
+            self._change(latest, [*self.planned, item])
         if now == 0:
             self._set_first.append(item)
         end = now + self.config.turns

@@ -15,6 +15,7 @@ import asyncio
 import inspect
 import logging
 import platform
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -35,7 +36,7 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._kept import config_as_json, decoded, encoded
-from llmsim_lab.run.config import StateChange, WorldConfig, by_name
+from llmsim_lab.run.config import MOST_REPLICATES, StateChange, WorldConfig, by_name
 from llmsim_lab.run.page import write_page
 from llmsim_lab.run.plain_prompts import with_edits
 from llmsim_lab.run.playing import PlayedWorld, play_turns
@@ -283,12 +284,13 @@ class Run(PlayedWorld[StateT]):
             # Also the interventions that were made while the run was played.
             changes += turn.interventions
         changes += [change for change in self.planned if change.turn > self.turn_number]
+        client = live_client(self, llm_client)
         if llm_client is not None and self.llm_client is not None:
             warn_of_settings(self.llm_client.config, llm_client.config, "the counterfactual")
         arguments = {
             **_own_arguments(self),
             "players": {**kept, **replaced},
-            "llm_client": live_client(self, llm_client),
+            "llm_client": client,
             "prompts": self.prompts,
         }
         new = _continued_from(
@@ -499,6 +501,9 @@ class Run(PlayedWorld[StateT]):
         All its calls will be fresh ones: it is another sample of the same run, and stands beside
         that on the tape. The interventions are made again.
 
+        The new run's ``replicate`` is one more than the highest of the tape. In a new file it is
+        drawn at random, since no tape knows which other files have samples of the run.
+
         Args:
             tape: the tape, or its file.
             run: the run's number; the latest if not given.
@@ -508,7 +513,6 @@ class Run(PlayedWorld[StateT]):
         """
         tape = existing_tape(tape) if to is None else _opened_to_read(tape)
         info = tape.run(run)
-        others = tape.runs()
         if to is not None:
             tape = tape.copy([info.id], to)
         recorded = _run_to_play_on(
@@ -521,20 +525,20 @@ class Run(PlayedWorld[StateT]):
         # A counterfactual that replaces no player has all that a rerun needs.
         new = recorded.counterfactual({})
         warn_of_recorded_settings(recorded_settings(info.manifest), new, "the rerun")
-        if new.config.replicate is not None:
+        # Else another process or thread could take the same number meanwhile.
+        with tape.writing(), tape.journal.lock:
             # A new replicate has new seeds. With the same seeds a server could give the same
             # answers again, which are no second sample.
-            used = [new.config.replicate]
-            for other in others:  # also those that were not copied
-                number = as_mapping(other.manifest.get("config")).get("replicate")
-                if isinstance(number, int):  # a damaged run may have anything there
-                    used.append(number)
-            new.config = new.config.model_copy(update={"replicate": max(used) + 1})
-        return record(
-            new,
-            tape,
-            origin=RunOrigin("rerun", info.id),
-        )
+            if new.config.replicate is not None:
+                replicate = _highest_replicate(tape) + 1
+                if to is not None:
+                    replicate = secrets.randbelow(MOST_REPLICATES)
+                new.config = new.config.model_copy(update={"replicate": replicate})
+            return record(
+                new,
+                tape,
+                origin=RunOrigin("rerun", info.id),
+            )
 
     # --- what is shown of it -----------------------------------------------------------------
 
@@ -804,6 +808,17 @@ def unrecorded_arguments(run: Run) -> dict[str, Any]:
     if run.given:
         arguments["players"] = {seat: run.players[seat] for seat in run._given_players}
     return arguments
+
+
+def _highest_replicate(tape: Tape) -> int:
+    """Return the highest number that a replicate on a tape has."""
+    highest = 0
+    for info in tape.runs():
+        number = as_mapping(info.manifest.get("config")).get("replicate")
+        # A damaged run may have anything there; the last number has none after it.
+        if isinstance(number, int) and number < MOST_REPLICATES - 1:
+            highest = max(highest, number)
+    return highest
 
 
 # --- recorded runs of any class -------------------------------------------------------------------
@@ -1318,7 +1333,7 @@ def _continued_from(
     # put back, since a manifest has them.
     run.config = run.config.model_copy(update={"interventions": config.interventions})
     run.turns = list(turns)
-    run.planned = planned
+    run._planned = tuple(planned)
     # That state is where it goes on, not where it began.
     run._given_start = None
     return run
@@ -1377,7 +1392,10 @@ def _listed_prompts(
         prompts: the argument ``prompt=``.
         run_prompts: the run's prompts, by their places.
     """
-    edited = list(prompts) if isinstance(prompts, Iterable) else [prompts]
+    edited = [prompts]
+    if isinstance(prompts, Iterable) and not isinstance(prompts, str):
+        # An iterator may have no end.
+        edited = items_of("prompt", prompts, object, "an edited prompt, or a list of them")
     # A plain text would not say which prompt it replaces.
     if not all(isinstance(prompt, Prompt) for prompt in edited):
         raise ConfigError(

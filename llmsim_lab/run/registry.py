@@ -246,6 +246,11 @@ def class_and_config(
     Raises:
         ConfigError: the file has a fault; the message names the file and the line.
     """
+    # Else a file that was not written yet would be played with every default.
+    if not source.values:
+        raise ConfigError(
+            f"{source.path} is empty; it needs at least one key, such as 'kind: economic'"
+        )
     try:
         cls = find_class(str(source.values.get("kind", kind)))
     except ConfigError as error:

@@ -22,7 +22,7 @@ from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.text import brief, closest, faults, log_as_asked, log_event
 from llmsim_lab._util.waiting import Listeners
-from llmsim_lab.errors import ConfigError
+from llmsim_lab.errors import ConfigError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.llm.human import OpenQuestion, human_client
@@ -133,8 +133,7 @@ class BaseWorld(Generic[StateT]):
         self._log: CallLog | None = None
         self.unrecorded = ""
         """Why the run is not recorded although it should be; empty otherwise."""
-        self.planned: Sequence[StateChange] = ()
-        """The planned interventions, those made already included."""
+        self._planned: tuple[StateChange, ...] = ()
         players = {} if players is None else by_name(players)
         # As a tape would give them back, so that a replay has equal parameters to the last bit.
         configured = _configured(
@@ -505,6 +504,42 @@ class BaseWorld(Generic[StateT]):
     def turn_number(self) -> int:
         """The latest turn's number; 0 before the first one is played."""
         return self.turns[-1].number
+
+    @property
+    def planned(self) -> Sequence[StateChange]:
+        """The planned interventions, those made already included.
+
+        ``run.planned = [...]`` puts others in their place, on the tape too.
+        """
+        return self._planned
+
+    @planned.setter
+    def planned(self, planned: Sequence[StateChange]) -> None:
+        self._change(self.turns[-1], planned)
+        if self.turn_number == 0:
+            set_at_start = [change for change in self._set_first if change.turn == 0]
+            configured = self.config.interventions
+            to_come = [change for change in self._planned if change not in configured]
+            self._set_first = set_at_start + to_come
+
+    def _change(self, latest: Turn, planned: Sequence[StateChange]) -> None:
+        """Put a changed turn in the place of the latest one, and others in that of the plans."""
+        latest_index = len(self.turns) - 1
+        latest_before = self.turns[latest_index]
+        planned_before = self._planned
+        self.turns[latest_index] = latest
+        self._planned = tuple(planned)
+        try:
+            # Recorded now, since the process may end before the next turn.
+            self._session.keep_change(self)
+        except BaseException as error:
+            # Undone, so that the run and its tape agree. Ctrl-C may come after the change was
+            # written, so after every error but the tape's own it is undone on the tape too.
+            self.turns[latest_index] = latest_before
+            self._planned = planned_before
+            if not isinstance(error, TapeError):
+                self._session.keep_change(self)
+            raise
 
     @property
     def calls(self) -> list[CallRecord]:

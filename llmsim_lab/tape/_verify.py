@@ -18,7 +18,7 @@ from llmsim_lab._util.text import printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import Index, digest_in, fact_in
 from llmsim_lab.tape._tape import Tape
-from llmsim_lab.tape.lines import Line, parsed_settings, read_line
+from llmsim_lab.tape.lines import Line, RunInfo, parsed_settings, read_line
 
 _MAX_FINDINGS = 1_000
 
@@ -83,7 +83,9 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
       again: publish the file's ``digest`` beside it.
 
     It does not play anything, nor read where a prompt's values came from: replaying a run is the
-    proof that its turns follow from its calls. At most a thousand findings are returned.
+    proof that its turns follow from its calls. Nor does it read what depends on a world's class
+    and on this version, as ``load`` does: parameters, states and the model's settings. At most a
+    thousand findings are returned.
     """
     findings: list[Finding] = []
     try:
@@ -138,9 +140,18 @@ def _findings(tape: Tape) -> Iterator[Finding]:
             line=above.lines + 1,
         )
     for info in tape.runs():
-        # A manifest of another program may be wrong in each part.
-        for fault in info.faults[:3]:
+        for fault in _faults_in_manifest(info):
             yield Finding(what=fault, run=info.id)
+
+
+def _faults_in_manifest(info: RunInfo) -> list[str]:
+    """Return what is wrong with what defines a run, in words."""
+    # One of another program may be wrong in each part.
+    faults = info.faults[:3]
+    # Prompts of other types cannot be read.
+    if not faults and info.prompts_fault:
+        faults = [info.prompts_fault]
+    return faults
 
 
 def _check(

@@ -46,7 +46,7 @@ PATIENCE = (
 _CHANGED_WORDS = re.compile(r"(?s)(?:\[-.*?-\]|\{\+.*?\+\})+")
 _COST_OF_A_RUN = 20_000
 """Of a run that is compared, beside its texts: about as long as so many bytes take to read."""
-_COST_OF_WORDS = 100
+_COST_OF_WORDS = 200
 """Of an intervention that is compared: about as long as so many bytes take to read."""
 _COST_OF_A_PAIR = 20
 """Likewise of a word that two prompts have."""

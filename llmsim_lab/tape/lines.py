@@ -41,6 +41,7 @@ from llmsim_lab._util.jsontext import (
 )
 from llmsim_lab._util.text import each_fault, fault_text
 from llmsim_lab.errors import FailureReason, TapeError
+from llmsim_lab.prompts.prompt import digest_of, user_in
 from llmsim_lab.spans import Origin
 from llmsim_lab.tape._journal import MAX_TEXTS, Journal, Place, kind_in
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message, Status, ToolCall
@@ -683,6 +684,19 @@ class RunInfo:
                 faults.append(f"{name}: Field required")
         return [f"its manifest: {fault}" for fault in faults]
 
+    @property
+    def prompts_fault(self) -> str:
+        """Which prompt has another text than its digest says, in words; empty if none has."""
+
+        def fault() -> str:
+            try:
+                _check_digests(self.manifest["prompts"])
+            except TapeError as error:
+                return str(error)
+            return ""
+
+        return self._derived("fault in prompts", "prompts", fault)
+
     def _faults_in(self, name: str) -> list[str]:
         """Return what is wrong with a part of the manifest."""
 
@@ -690,6 +704,22 @@ class RunInfo:
             return _faults_of(name, self.manifest[name])
 
         return self._derived(f"faults of {name}", name, faults)
+
+
+def _check_digests(prompts: Mapping[str, Any]) -> None:
+    """Raise TapeError for a recorded prompt whose text is not the recorded one.
+
+    By their texts alone, since a tape may name so many that to make them all takes a minute.
+    """
+    for place, entry in prompts.items():
+        # On older tapes the text alone has it; reading the prompt finds out where.
+        if "system" not in entry:
+            continue
+        with checked(f"the recorded prompt of {place} is damaged"):
+            system = entry["system"]
+            user = user_in(entry["text"], system=system, name=entry["name"])
+        if digest_of(system, user) != entry["digest"]:
+            raise TapeError(f"the recorded prompt of {place} does not have its recorded digest")
 
 
 def run_body(
@@ -752,7 +782,7 @@ class _Manifest(TypedDict):
     seed: NotRequired[int]
     given: InstanceOf[list[Any]]
     given_players: NotRequired[list[str]]
-    given_state: NotRequired[object]
+    given_state: NotRequired[InstanceOf[dict[str, Any]]]
     players: NotRequired[InstanceOf[dict[str, Any]]]
     llm: InstanceOf[dict[str, Any]] | None
     seats: NotRequired[dict[str, dict[str, Any]]]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from typing_extensions import TypedDict, Unpack
 
 from llmsim_lab._util.jsontext import checked, dumps, loads, plain
-from llmsim_lab._util.text import clip, counted, now
+from llmsim_lab._util.text import clip, counted, errors_behind, now
 from llmsim_lab.errors import ConfigError, LLMFailureException, TapeError, TapeMiss
 from llmsim_lab.tape._miss import explain_miss
 from llmsim_lab.tape._tape import Tape
@@ -645,9 +645,10 @@ class LiveRecorder(_AtTurn):
 def _failure_in(error: BaseException | None) -> LLMFailureException | None:
     """Return the model failure that an error is, or that caused it."""
     # A world's code may raise its own error from a call's, or while it handles one.
-    while error is not None and not isinstance(error, LLMFailureException):
-        error = error.__cause__ or error.__context__
-    return error
+    for cause in errors_behind(error):
+        if isinstance(cause, LLMFailureException):
+            return cause
+    return None
 
 
 def _failed_for_good(last: Attempt, failure: LLMFailureException | None) -> bool:

@@ -30,9 +30,9 @@ from verbs_kit import command
 from wire_kit import KEY, KEY_FAULTS, answer_chats_with, backend_at
 
 from llmsim_lab import Ask, LLMClient, LLMConfig, Reply, Run, State, data_path
+from llmsim_lab._util.text import errors_behind
 from llmsim_lab.errors import LabError
 from llmsim_lab.lab import Lab, PromptViewer, RunTree
-from llmsim_lab.llm.calls.faults import errors_behind
 from llmsim_lab.run.recorded import page
 
 pytestmark = pytest.mark.process

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,9 @@ import pytest
 from faults_kit import Attack, Case, Plan
 from tape_text import sealed
 from tapes_kit import HEAD, line, run, text, turn
-from verbs_kit import LARGE, steps_of
+from verbs_kit import LARGE, READ, steps_of
+
+from llmsim_lab.tape import verify
 
 pytestmark = pytest.mark.process
 
@@ -107,6 +109,29 @@ def ends_of_one_run() -> Lines:
     yield from [line("end", 1, ended="", outcome="done")] * 200_000
 
 
+SETTINGS = (
+    b'{"model":"%d\xf0\x9f\x98\x80%b","schema":null,"tools":[],"options":{},"think":null,'
+    b'"keep_alive":null,"timeout_s":%b}'
+)
+
+
+def call(number: int, settings: str) -> bytes:
+    return line("call", 1, turn=1, no=number, messages=[], settings=settings, seconds=1)
+
+
+def settings_of_4_mb() -> Lines:
+    for number in range(3):
+        raw, digest = text(SETTINGS % (number, b"x" * 4_000_000, b"1"))
+        yield raw
+        yield call(number, digest)
+
+
+def calls_of_bad_settings() -> Lines:
+    raw, digest = text(SETTINGS % (0, b"x" * 8_000_000, b'"x"'))
+    yield raw
+    yield from (call(number, digest) for number in range(200))
+
+
 WIDE = r"TapeError: the 100 turns of run 1 on .* name 300,001 columns, nearly all of them empty"
 TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "a chart for each column": (a_chart_for_each_column, {}),
@@ -120,16 +145,38 @@ TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "settings by turns": (settings_by_turns, {}),
     "shared texts": (shared_texts, {}),
 }
+FORGET = b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n'
+DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {
+    "empty lines": lambda: [b"\n"] * 100_000,
+    "texts that lie": lambda: [b'{"text":"%016x","value":1,"sum":""}\n' % n for n in range(30_000)],
+    "runs without a start": lambda: [line("set", number) for number in range(9, 30_000)],
+    "forgotten calls": lambda: [FORGET % (b"77," * 10**6)],
+    "a long number": lambda: [FORGET % (b"7" * 4 * 10**6)],
+    "settings of 4 MB": settings_of_4_mb,
+    "calls of bad settings": calls_of_bad_settings,
+    "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
+}
 
 
-def write(lines: Callable[[], Lines], folder: Path) -> None:
+def write(lines: Callable[[], Iterable[bytes]], folder: Path) -> None:
     (folder / "x.tape").write_bytes(b"".join(sealed([HEAD, *lines()])))
+
+
+def write_damaged(lines: Callable[[], Iterable[bytes]], folder: Path) -> None:
+    write(lambda: [run(1), turn(1, 0), *lines()], folder)
+
+
+def has_findings(folder: Path) -> None:
+    assert verify(folder / "x.tape")
 
 
 def large_tapes(plan: Plan) -> Iterator[Case]:
     for name, (lines, ends) in plan.chosen(TAPES, 2, 4):
         steps = steps_of(LARGE, dict.fromkeys(LARGE, "done") | ends)
         yield Case(name, steps, partial(write, lines))
+    for name, damage in plan.chosen(DAMAGED, 2, 4):
+        steps = {"has findings": has_findings, **steps_of(READ)}
+        yield Case(name, steps, partial(write_damaged, damage))
 
 
 def test_a_tape_takes_as_long_as_it_is_large(attack: Attack) -> None:

@@ -37,7 +37,8 @@ def test_all_workers_draw_by_the_one_seed_of_the_header_which_repeats_a_failure(
     shutil.copy(FAULTS / "conftest.py", tmp_path)
     (tmp_path / "test_two.py").write_text(TWO_CLASSES)
     # Without pytest's summary, which says a failure again, whole where CI is set.
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-rN", "--full", "--seed=-1"]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-rN", "-p", "no:nbval"]
+    command += ["--full", "--seed=-1"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(FAULTS), *sys.path])}
     ended = subprocess.run(
         [*command, "test_two.py"], cwd=tmp_path, env=env, capture_output=True, text=True

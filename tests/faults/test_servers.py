@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 
 def chats(plan: Plan) -> Iterator[Case]:
-    for name, _ in plan.chosen(FAULTS, 12, 60):
+    for name, _ in plan.chosen(FAULTS, 8, 60):
         steps = {kind: partial(chat, kind=kind, fault=name) for kind in ("Ollama", "OpenAI")}
         yield Case(name, steps)
 

@@ -196,7 +196,7 @@ def quietly(*arguments: str) -> Callable[[Path], None]:
 
 def configurations(plan: Plan) -> Iterator[Case]:
     steps = {"lint": quietly("lint", "x.yaml"), "run": quietly("run", "x.yaml", *RUN)}
-    for name, content in plan.chosen(YAML, 10, 24):
+    for name, content in plan.chosen(YAML, 6, 24):
         yield Case(name, steps, partial(write_yaml, content))
 
 

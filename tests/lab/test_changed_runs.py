@@ -138,8 +138,11 @@ def test_a_restart_begins_with_the_state_that_the_run_began_with(
     assert without.state == (state or Mixed()).replace(large=5 + (state or Mixed()).large)
 
 
-def test_what_is_set_in_play_is_not_set_in_a_restart() -> None:
-    run = played(Mixes(), 1)
+def test_what_is_set_in_play_or_no_longer_planned_is_not_set_in_a_restart() -> None:
+    run = Mixes()
+    run.intervene(3, {"word": "no longer"})
+    run.planned = ()
+    played(run, 1)
     run.intervene(3, {"word": "in play"})
     assert not Lab(run).restart(wait_s=5).planned
 

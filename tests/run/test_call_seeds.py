@@ -98,15 +98,21 @@ def test_a_turn_that_is_played_again_asks_with_the_same_seeds() -> None:
 
 def test_each_rerun_is_another_replicate(path: Path) -> None:
     recorded(Auction(llm_client=make_client(ANSWER), tape=path), 1)
-    drawn = [seeds(1)]
-    for replicate, to in ((1, None), (2, None), (3, path.with_name("new.tape"))):
+    drawn = [*seeds(1)]
+    # Files that know nothing of one another, too.
+    for to in (None, None, path.with_name("new.tape"), path.with_name("other.tape")):
         client = make_client(ANSWER)
-        again = recorded(Auction.rerun(path, 1, llm_client=client, to=to), 1)
-        assert again.config.replicate == replicate
-        drawn.append(seeds_of(client))
-    assert len({seed for one in drawn for seed in one}) == 12
+        recorded(Auction.rerun(path, 1, llm_client=client, to=to), 1)
+        drawn += seeds_of(client)
+    assert len(set(drawn)) == 15
     with Tape(path, read_only=True) as tape:
         assert [info.manifest["config"]["replicate"] for info in tape.runs()] == [0, 1, 2]
+
+
+def test_the_last_replicate_is_followed_by_one_that_can_be_loaded(path: Path) -> None:
+    recorded(Auction(llm_client=make_client(ANSWER), tape=path, replicate=2**31 - 1), 1)
+    recorded(Auction.rerun(path, llm_client=make_client(ANSWER)), 1)
+    assert Auction.load(path).config.replicate == 1
 
 
 def test_the_contracts_agents_and_engines_draw_so_too() -> None:

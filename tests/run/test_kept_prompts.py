@@ -16,6 +16,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import verify
 
 ODD = [
     Prompt("\nYou have {{ state.coins.Ann }}.\nGive?  \n", name="gift"),
@@ -83,8 +84,9 @@ def test_a_manifest_from_before_system_messages_stood_by_themselves_is_read(path
     changed_manifest(path, 1, prompts={place: older})
     assert replay(path).prompts == {place: ODD[0]}
     changed_manifest(path, 1, prompts={place: {**entry, "system": "Be brief."}})
-    with pytest.raises(TapeError, match=r"the recorded prompt of gift#.* is damaged"):
+    with pytest.raises(TapeError, match=r"the recorded prompt of gift#.* is damaged") as caught:
         load(path)
+    assert [str(finding) for finding in verify(path)] == [f"run 1: {caught.value}"]
 
 
 @pytest.mark.parametrize("of_own", [True, False])

@@ -80,7 +80,7 @@ ON_TAPE: dict[str, Callable[[Path, Any], Any]] = {
     "turns": lambda _, n: plain(turns=n).run(n).shape,
     "replicate": lambda _, n: plain(replicate=n).config,
     "parameters": lambda _, n: plain(size=n, ratio=n, factor=n).config,
-    "interventions": lambda _, n: plain(interventions=[{"turn": n, "set": {}}]).config,
+    "interventions": lambda _, n: plain(interventions=[{"turn": n, "note": "n"}]).config,
     "budget": lambda _, n: Budget(calls=n),
     "settings": lambda _, n: LLMConfig(seed=n, temperature=n, retry_wait_s=n, max_tokens=n),
     "seeds": lambda _, n: small_study(seeds=n).units,

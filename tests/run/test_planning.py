@@ -45,6 +45,8 @@ def test_what_is_planned_and_cannot_be_set_when_its_turn_comes_can_be_left_out(p
     with pytest.raises(ConfigError, match=r"turn 1 cannot be set: .*'taken.at 0'.*run\.planned = "):
         run.run(1)
     run.planned = ()
+    # On the tape at once: the process may end here.
+    assert Moving.load(path).planned == ()
     run.run(1)
     assert Moving.replay(path).turns == run.turns
 
@@ -120,5 +122,8 @@ def test_an_interventions_keys_are_named_and_its_values_given_once(item: Any) ->
         made.intervene(1, {"value": 3}, set={"value": 3})
     with pytest.raises(ConfigError, match=r"intervene\(1, 5\) must have new values by name"):
         made.intervene(1, 5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"at turn 1 sets nothing; .* or a note that says why"):
+        made.intervene(1, {})
+    assert made.intervene(1, note="a control").set == {}
     with pytest.raises(ConfigError, match=r"budget=5 is no Budget; write Budget\(calls=5\)"):
         made.run(budget=5)  # type: ignore[arg-type]

@@ -240,3 +240,13 @@ def test_an_error_of_the_turn_itself_says_where_on_the_tape(path: Path) -> None:
     ]
     assert run.tape is not None
     assert run.tape.run().outcome.startswith("failed: KeyError: 'Ann' (test_players_that_fail.py, ")
+
+
+def test_errors_that_led_to_one_another_end_a_recorded_turn(path: Path) -> None:
+    def circling(question: Any) -> int:
+        first, second = ValueError("first"), ValueError("second")
+        first.__cause__, second.__cause__ = second, first
+        raise first
+
+    with pytest.raises(ConfigError, match="failed: ValueError: first"):
+        meeting()(players=circling, tape=path).run(1)

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_config
+from builders import config_in, make_config
 from counter_kit import CounterSimulation
 from tape_text import changed_manifest
 
 from llmsim_lab.errors import ConfigError, TapeError
-from llmsim_lab.llm import Tape
 from llmsim_lab.run import load, registry
 from llmsim_lab.run.registry import find_class
 from llmsim_lab.simulation import Simulation
@@ -57,6 +56,14 @@ def test_an_unknown_kind_is_named_with_those_there_are() -> None:
         find_class("weather")
 
 
+@pytest.mark.parametrize("text", ["", "# turns: 8\n", "---\n", "null\n", "{}\n"])
+def test_an_empty_file_describes_no_run(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"run\.yaml is empty; it needs .* 'kind: economic'"):
+        config_in(path, kind="economic")
+
+
 def test_a_kind_that_a_package_announces_is_imported_when_needed(
     monkeypatch: pytest.MonkeyPatch, known: dict[str, Any]
 ) -> None:
@@ -66,10 +73,18 @@ def test_a_kind_that_a_package_announces_is_imported_when_needed(
     assert find_class("counter") is CounterSimulation
 
 
-def test_a_manifest_without_a_kind_is_a_fault_of_the_tape(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        ({"kind": ...}, "kind: Field required"),
+        ({"given_state": []}, "given_state: Input should be"),
+    ],
+)
+def test_a_manifest_of_wrong_parts_is_a_fault_of_the_tape(
+    path: Path, part: dict[str, Any], fault: str
+) -> None:
     Simulation(make_config(), tape=path).close()
-    changed_manifest(path, 1, kind=...)
-    with pytest.raises(TapeError, match=r"run 1 on .*x\.tape is damaged: .*kind: Field required"):
+    changed_manifest(path, 1, **part)
+    with pytest.raises(TapeError, match=rf"run 1 on .*x\.tape is damaged: .*{fault}"):
         load(path)
-    with Tape(path, read_only=True) as tape:
-        assert "run 1: its manifest: kind: Field required" in map(str, verify(tape))
+    assert f"run 1: its manifest: {fault}" in str(verify(path)[0])

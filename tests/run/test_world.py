@@ -710,6 +710,11 @@ def by(player: Any, **limits: Any) -> Any:
             r"not a PublicGoodsConfig; .*PublicGoods\(seed=1, players",
         ),
         (lambda: pot().fork(prompt=str), r"prompt=<class 'str'> is not an edited prompt; edit one"),
+        (lambda: pot().fork(prompt=iter(int, 1)), "prompt=<callable_.* more than 100,000 items"),
+        (
+            lambda: PublicGoods(llm_client=make_client()).counterfactual({}, llm_client=5),
+            "llm_client=5 ",
+        ),
         (
             lambda: PublicGoods(factr=2),
             r"^PublicGoods has no parameter 'factr' \(did you mean 'factor'\?\); it takes fac",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from builders import played
 from counter_kit import counter_client, make_counter
-from journal_kit import lines_of, run_program
+from journal_kit import lines_of
 from tape_text import digest_of as text_digest
 from tape_text import sealed
 
@@ -21,8 +20,6 @@ from llmsim_lab.errors import LabError, TapeError
 from llmsim_lab.prompts.prompt import digest_of
 from llmsim_lab.run import fork, load, replay
 from llmsim_lab.tape import Tape, _journal, verify
-
-CPU_S = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +142,9 @@ HARMLESS: dict[str, Edit] = {
 def test_a_line_made_to_do_harm_is_named(recorded: list[bytes], path: Path, kind: str) -> None:
     edit, what = KINDS[kind]
     path.write_bytes(b"".join(sealed(edit(recorded))))
-    before, begun = path.read_bytes(), time.process_time()
+    before = path.read_bytes()
     assert what in "\n".join(map(str, verify(path)))
     use_all(path)
-    assert time.process_time() - begun < CPU_S
     assert path.read_bytes() == before
 
 
@@ -162,58 +158,6 @@ def test_what_a_model_or_a_user_may_write_is_sound(
     use_all(path)
     with Tape(path) as tape:
         assert [len(tape.calls(run)) for run in (1, 2)] == [4, 2]
-
-
-REST = b'"schema":null,"tools":[],"options":{},"think":null,"keep_alive":null,"timeout_s":%b}'
-CALL = b'{"run":3,"is":"call","turn":1,"no":%d,"messages":[],"settings":"%b","seconds":1,"sum":""}'
-
-
-def settings_of_8_mb(no: int, wait: bytes = b"1") -> list[bytes]:
-    """Return a text and a call of run 3 that names it."""
-    value = '{"model":"%d😀'.encode() % no + b'%b",%b' % (b"x" * 8_000_000, REST % wait)
-    named = _journal.text_digest(value)
-    return [b'{"text":"%b","value":%b,"sum":""}\n' % (named, value), CALL % (no, named) + b"\n"]
-
-
-def calls_of_bad_settings() -> list[bytes]:
-    text, call = settings_of_8_mb(99, b'"x"')
-    call = call.replace(b'"run":3', b'"run":1')
-    return [text, *(call.replace(b'"no":99', b'"no":%d' % no) for no in range(99, 299))]
-
-
-LARGE: dict[str, Callable[[], list[bytes]]] = {
-    "100,000 empty lines": lambda: [b"\n"] * 100_000,
-    "30,000 texts": lambda: [b'{"text":"%016x","value":1,"sum":""}\n' % n for n in range(30_000)],
-    "30,000 runs": lambda: [b'{"run":%d,"is":"set","sum":""}\n' % n for n in range(9, 30_000)],
-    "1,000,000 forgotten calls": lambda: [FORGET.replace(b"1" * 4 * 10**6, b"77," * 10**6 + b"7")],
-    "settings of 8 MB": lambda: [it for no in range(99, 111) for it in settings_of_8_mb(no)],
-    "calls of bad settings": calls_of_bad_settings,
-    "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
-}
-
-
-@pytest.mark.process
-def test_large_files_take_bounded_time_and_memory(recorded: list[bytes], path: Path) -> None:
-    path.write_bytes(b"".join(recorded))
-    code = """
-        import resource, time
-        from pathlib import Path
-        from test_tape_hostile import CPU_S, LARGE, sealed, use_all, verify
-        path = Path(sys.argv[1])
-        recorded, large = path.read_bytes().splitlines(keepends=True), path.with_name("large.tape")
-        use_all(path)  # imports what it needs
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for kind, lines in LARGE.items():
-            large.write_bytes(b"".join(sealed([*recorded, *lines()])))
-            begun = time.process_time()
-            assert verify(large), kind
-            assert time.process_time() - begun < CPU_S, kind
-            use_all(large)
-            assert time.process_time() - begun < 4 * CPU_S, kind  # of some twenty ways to read it
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(used / 1024)  # and of those who write the files
-    """
-    assert float(run_program(code, path)) < 512
 
 
 # --- packed ------------------------------------------------------------------------------------
@@ -233,10 +177,8 @@ def test_a_packed_tape_that_is_a_bomb_or_damaged_is_an_error(
         (b"x" + whole[1:], "cannot be unpacked"),
     ):
         (tmp_path / "x.tape.gz").write_bytes(packed)
-        begun = time.process_time()
         with pytest.raises(TapeError, match=what):
             Tape(tmp_path / "x.tape.gz")
-        assert time.process_time() - begun < CPU_S
 
 
 # --- prompts -----------------------------------------------------------------------------------

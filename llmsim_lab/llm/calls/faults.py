@@ -7,13 +7,13 @@ A fault is whatever a backend raised, or a reply that is not what was asked for,
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from llmsim_lab._util.text import clip, log_event
+from llmsim_lab._util.text import clip, errors_behind, log_event
 from llmsim_lab.errors import BackendError, LLMFailureException
 from llmsim_lab.llm._seeds import seed_from
 from llmsim_lab.llm.calls.context import CallContext, Outcome, TextLimit
@@ -59,17 +59,6 @@ def fault_of(error: Exception, timeout_s: float) -> BackendError | None:
         fault.__cause__ = error
         return fault
     return None
-
-
-def errors_behind(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those that led to it, below the libraries in between."""
-    # A library's own exception stands around that of the socket.
-    while error is not None:
-        yield error
-        if isinstance(error, BaseExceptionGroup):  # one for each address that a name has
-            for part in error.exceptions:
-                yield from errors_behind(part)
-        error = error.__cause__ or error.__context__
 
 
 def is_refused(error: BaseException) -> bool:

@@ -54,6 +54,8 @@ _MOST_LINE_BYTES = 1_000
 _EXIT_S = 2.0
 _READ_BYTES = 10_000
 """Of what a child printed, for what is shown of it."""
+_MOST_PRINTED_BYTES = 1_000_000
+"""Of what a child printed, from one request to the next."""
 _SHOWN_CHARS = 600
 _ENDINGS = {
     None: "it is still running but does not answer",
@@ -309,6 +311,7 @@ class ModelServer:
         on_text: OnText | None,
     ) -> ChatReply:
         """Let the child answer a request; it has no other one meanwhile."""
+        child.forget_printed()
         heard = time.monotonic()
 
         def hear(piece: str) -> None:
@@ -462,6 +465,14 @@ class ChildProcess:
     def alive(self) -> bool:
         """Whether it still runs."""
         return self._process.poll() is None
+
+    def forget_printed(self) -> None:
+        """Empty the file of what the child printed if it is large: a class may ask for weeks."""
+        file = self._printed.fileno()
+        if os.fstat(file).st_size > _MOST_PRINTED_BYTES:
+            # The child has the same place in the file, and so continues at its beginning.
+            os.lseek(file, 0, os.SEEK_SET)
+            os.ftruncate(file, 0)
 
     def ending(self) -> str:
         """Return how the child ended, and what it printed last."""

@@ -131,6 +131,8 @@ def test_what_an_environment_prints_first_is_not_taken_for_the_address(
     child = launch("os.write(2, b'noise ' * 10**7)")
     assert child.backend.base_url == "http://127.0.0.1:64/v1"
     assert len(child.ending()) < 1_000
+    child.forget_printed()
+    assert child.ending() == "it is still running but does not answer"
 
 
 PARENT = """

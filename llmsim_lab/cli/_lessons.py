@@ -88,9 +88,13 @@ def play_tournament(
             report=say,
             parameters=named_values(set_ or ()),
         )
-    say(standings)
-    table = results.write("standings.csv", csv_text(standings.to_frame()).encode())
-    say(f"Written: {standings.page(out)}, {table}")
+    try:
+        say(standings)
+    finally:
+        # Also where nobody reads what is printed, as in: llmsim-lab tournament ... | head
+        table = results.write("standings.csv", csv_text(standings.to_frame()).encode())
+        page = standings.page(out)
+    say(f"Written: {page}, {table}")
 
 
 class _Worker(SpawnProcess):
@@ -229,5 +233,8 @@ def grade_hand_ins(
     except KeyboardInterrupt:
         say("Stopped. No grades were written; run it again.", style="red", to=errors)
         raise
-    say(grades)
-    say(f"Written: {grades.write(out)}, {out / 'grades.csv'}")
+    try:
+        say(grades)
+    finally:
+        page = grades.write(out)
+    say(f"Written: {page}, {out / 'grades.csv'}")

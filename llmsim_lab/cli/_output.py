@@ -249,6 +249,26 @@ def report(
         failed_s: how long the turn took in which the run ended early, seconds.
     """
     frame = simulation.to_frame()
+    try:
+        _say_run(
+            simulation,
+            frame,
+            since,
+            failed_s,
+        )
+    finally:
+        # Also where nobody reads what is printed, as in: llmsim-lab run ... | head
+        paths = _write_run(simulation, frame, results)
+    say(f"Written: {', '.join(map(str, paths))}")
+
+
+def _say_run(
+    simulation: Run,
+    frame: pd.DataFrame,
+    since: int,
+    failed_s: float,
+) -> None:
+    """Print a run's table, decisions and summary; see ``report``."""
     # With the turn that the new ones follow on, to compare them with.
     say_turns(frame[frame["turn"] >= since], series_of(simulation))
     say("")
@@ -266,6 +286,14 @@ def report(
     for item in simulation.planned:
         if item.turn > simulation.turn_number:
             say(f"not reached: the intervention planned for {item}", style="yellow")
+
+
+def _write_run(
+    simulation: Run,
+    frame: pd.DataFrame,
+    results: Results,
+) -> list[Path]:
+    """Write a run's frames and configuration; return the paths."""
     values: dict[str, object] = {}
     # A file that names no kind is an economic run's; a world of one's own is named on the command
     # line, since data must not make code run.
@@ -278,5 +306,4 @@ def report(
         "turns.csv": csv_text(frame),
         "decisions.csv": csv_text(simulation.decisions()),
     }
-    paths = [results.write(name, text.encode()) for name, text in texts.items()]
-    say(f"Written: {', '.join(map(str, paths))}")
+    return [results.write(name, text.encode()) for name, text in texts.items()]

@@ -131,8 +131,10 @@ def people(
         recall=probe,
         margin=margin,
     )
-    say(card)
-    results.note("people.html")
-    page = card.page(out / "people.html")
-    measures = results.write("people.csv", csv_text(card.compared.to_frame()).encode())
+    try:
+        say(card)
+    finally:
+        results.note("people.html")
+        page = card.page(out / "people.html")
+        measures = results.write("people.csv", csv_text(card.compared.to_frame()).encode())
     say(f"Written: {page}, {measures}")

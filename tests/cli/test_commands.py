@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,23 @@ main()
 def test_ctrl_c_while_a_command_is_loaded_leaves_no_traceback() -> None:
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (130, b"")
+
+
+@pytest.mark.process
+@pytest.mark.posix
+def test_results_are_written_also_where_nobody_reads_what_is_printed(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "from llmsim_lab.cli import main; main()", "run", SCENARIO]
+    ended = subprocess.run(
+        [*command, "--model", "rule", "--turns", "1", "--out", "here"],
+        cwd=tmp_path,
+        stdout=writing,
+        check=False,
+    )
+    os.close(writing)
+    assert ended.returncode == 1
+    assert pd.read_csv(tmp_path / "here" / "turns.csv")["turn"].tolist() == [0, 1]
 
 
 def test_lint_names_what_is_wrong_and_how_to_fix_it(llmsim_lab: Run) -> None:

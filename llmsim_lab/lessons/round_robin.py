@@ -532,8 +532,8 @@ def _files_of(players: Mapping[str, str | Path]) -> dict[str, Path]:
     for name, file in files.items():
         if not file.is_file():
             raise ConfigError(f"there is no file {file} of player {name!r}")
-        # Each player has a page of its name.
-        if Path(name).name != name or "\0" in name or shown_name(name) != name:
+        # Each player has a page and a folder of its name.
+        if Path(name).name != name or name == ".." or "\0" in name or shown_name(name) != name:
             raise ConfigError(f"a player is called {name!r}, which no file can be; rename it")
     return files
 

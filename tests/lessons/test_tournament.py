@@ -466,6 +466,7 @@ def test_points_are_of_the_rounds_that_were_played(
     [
         ({"Ann": "no.py"}, {}, r"there is no file no\.py of player 'Ann'"),
         ({"a/b": __file__}, {}, "a player is called 'a/b', which no file can be; rename it"),
+        ({"..": __file__}, {}, r"a player is called '\.\.', which no file can be; rename it"),
         ({}, {"also": ["randm"]}, "also='randm'.*'random'.* must be one of random, rule"),
         ({"rule": __file__}, {"also": ["rule"]}, "two players called 'rule': also='rule' can be"),
         ({}, {"also": ["rule", "rule"]}, "two players called 'rule': also='rule' can be"),

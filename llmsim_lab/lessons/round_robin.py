@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from markupsafe import Markup
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
 from llmsim_lab._util.checks import known_names, whole_number
@@ -680,8 +680,8 @@ def _played(
 class _KeptRow(BaseModel):
     """A line of the file, which may be anybody's."""
 
-    key: str
-    scores: list[tuple[float, float]]
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    scores: Annotated[list[tuple[float, float]], Field(min_length=1)]
 
 
 class _Kept:

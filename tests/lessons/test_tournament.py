@@ -370,7 +370,7 @@ def test_only_what_nothing_changed_of_is_kept(
     seats = dict.fromkeys(["Ann", "Bob"], "rule")
     run = load(tmp_path / "matches" / "Ann" / "nasty.tape", players=seats)
     assert (run.config.seed, run.state.past) == (0, {"Ann": "CC", "Bob": "DD"})
-    results.write_text('{"of": "something else"}\n')
+    results.write_text('{"key": "short", "scores": [[1, 2]]}\n')
     with pytest.raises(ConfigError, match="a line that no tournament wrote"):
         pairs_played()
 

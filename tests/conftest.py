@@ -75,6 +75,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return live + left_out
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files without a test that starts programs unread where no other is asked for.
+
+    Each of several workers would import all of them.
+    """
+    if config.option.markexpr != "process" or not collection_path.is_file():
+        return None
+    return b"mark.process" not in collection_path.read_bytes() or None
+
+
 @pytest.hookimpl(trylast=True)  # after the folders have put their markers on their tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:

@@ -21,12 +21,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import platformdirs
 import pytest
-
-# Else jsonschema, where it finds this beside JupyterLab, takes seconds of each process to compile
-# grammars of formats that no schema here names. The next line imports it.
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-from fake_ollama import FakeOllama  # noqa: E402
-from ollama_rules import refusal  # noqa: E402
+import quick_jsonschema  # noqa: F401 - before the next line, which imports jsonschema
+from fake_ollama import FakeOllama
+from ollama_rules import refusal
 
 if TYPE_CHECKING:
     from llmsim_lab.simulation import Demonstration

@@ -11,7 +11,7 @@ LAB_EXTRAS := lab,parquet
 WORKERS = -p no:nbval -n logical --maxprocesses 8 --dist worksteal
 # Tests that start programs wait for them more than they compute.
 WAITING = -p no:nbval -n 4 --dist
-NBVAL = --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
+NBVAL = -p tests.quick_jsonschema --nbval --nbval-current-env --nbval-cell-timeout 60 --timeout 300 \
 	--nbval-sanitize-with notebooks/nbval_sanitize.cfg
 
 # "setup" if .venv is missing, was moved, or has lost its Python: then everything is installed again.

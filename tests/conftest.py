@@ -21,12 +21,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import platformdirs
 import pytest
-
-# Else jsonschema, where it finds this beside JupyterLab, takes seconds of each process to compile
-# grammars of formats that no schema here names. The next line imports it.
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-from fake_ollama import FakeOllama  # noqa: E402
-from ollama_rules import refusal  # noqa: E402
+import quick_jsonschema  # noqa: F401 - before the next line, which imports jsonschema
+from fake_ollama import FakeOllama
+from ollama_rules import refusal
 
 if TYPE_CHECKING:
     from llmsim_lab.simulation import Demonstration
@@ -73,6 +70,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     left_out = [line for marker, line in LEFT_OUT.items() if not _asked(config, marker)]
     live = ["live tests: may connect to real models"] if _asked(config, "live") else []
     return live + left_out
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files without a test that starts programs unread where no other is asked for.
+
+    Each of several workers would import all of them.
+    """
+    if config.option.markexpr != "process" or not collection_path.is_file():
+        return None
+    return b"mark.process" not in collection_path.read_bytes() or None
 
 
 @pytest.hookimpl(trylast=True)  # after the folders have put their markers on their tests

@@ -28,6 +28,7 @@ from llmsim_lab._util.checks import instance_of, items_of, longest_wait
 from llmsim_lab._util.copies import Sole
 from llmsim_lab._util.jsontext import Schema, text_of_model
 from llmsim_lab._util.text import brief, clip, log_event
+from llmsim_lab.assistant._schemas import import_jsonschema
 from llmsim_lab.assistant._toolbox import (
     ERROR_KEY,
     IDENTITY,
@@ -308,7 +309,7 @@ class _Connection:
     async def _hold(self, server: Any, start_timeout_s: float) -> None:
         """Keep the connection open until it is closed, in its own thread."""
         try:
-            import jsonschema  # noqa: F401 - the library would, within the first call's time limit
+            import_jsonschema()  # the library would, within the first call's time limit
 
             async with BlockingPortal() as self.portal:
                 with anyio.fail_after(start_timeout_s) as limit:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,23 @@ _VALUES_A_PART = 20
 _CHARS_A_STEP = 100
 """Of an error's message, which holds the value that is wrong."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def import_jsonschema() -> None:
+    """Import jsonschema, without what it would take seconds of the event loop for.
+
+    Beside JupyterLab it finds rfc3987_syntax, which compiles grammars for the formats ``iri`` and
+    ``iri-reference``. No format is checked here, so the first import of jsonschema in a process
+    does not find it.
+    """
+    if "jsonschema" in sys.modules or "rfc3987_syntax" in sys.modules:
+        return
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+    try:
+        import jsonschema  # noqa: F401
+    finally:
+        # Another thread may have come first.
+        sys.modules.pop("rfc3987_syntax", None)
 
 
 class TooMuchToCheck(ValueError):  # noqa: N818 - its words are for the model
@@ -71,7 +89,8 @@ class SchemaCheck:
     """
 
     def __init__(self, schema: Schema, checked: Schema) -> None:
-        from jsonschema import Draft202012Validator  # takes long to import
+        import_jsonschema()
+        from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import extend, validator_for
         from referencing import Registry

@@ -23,6 +23,16 @@ _PLACES = (_PACKAGE / "_data" / "notebooks", _PACKAGE.parent / "notebooks")
 _SETTINGS = Path(__file__).with_name("jupyter")
 """Without it JupyterLab's first page is a question about its news."""
 
+# JupyterLab's server imports jsonschema, which compiles grammars of rfc3987_syntax if it finds it:
+# half of the time until the page opens, for formats that no schema of the server's names.
+_RUN_JUPYTERLAB = """
+import runpy
+import sys
+
+sys.modules["rfc3987_syntax"] = None
+runpy.run_module("jupyterlab", run_name="__main__", alter_sys=True)
+"""
+
 
 def shipped_tutorials() -> list[Path]:
     """Return the notebooks that come with the package, in their order.
@@ -126,7 +136,7 @@ def _open_in_jupyterlab(notebook: Path) -> int:
     places = [str(_SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     path = os.pathsep.join(filter(None, places))
     program = subprocess.Popen(
-        [sys.executable, "-P", "-m", "jupyterlab", str(notebook)],
+        [sys.executable, "-P", "-c", _RUN_JUPYTERLAB, str(notebook)],
         env={**os.environ, "JUPYTER_CONFIG_PATH": path},
     )
     # The terminal sends a Ctrl-C to both programs. JupyterLab asks whether it is meant; this one

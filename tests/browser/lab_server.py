@@ -17,6 +17,7 @@ import httpx
 
 __all__ = ["LabServer", "lab_server"]
 
+RUN_JUPYTERLAB = "import quick_jsonschema, jupyterlab.labapp as app; app.main()"
 START_S = 90.0
 # Nothing may come from a registry, a news feed or the person's own settings.
 CONFIG = {
@@ -54,7 +55,7 @@ def lab_server(folder: Path) -> Iterator[LabServer]:
     log = folder / "jupyterlab.log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"],
+            [sys.executable, "-c", RUN_JUPYTERLAB, f"--ServerApp.root_dir={root}"],
             cwd=root,
             env=environment,
             stdout=output,

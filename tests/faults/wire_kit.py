@@ -108,7 +108,7 @@ def redirect(status: int, location: bytes) -> bytes:
 
 def gzip_of(megabytes: int, head: bytes = b"") -> bytes:
     """Return an answer that is so large once it is decompressed."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = [packer.compress(b" " * MB) for _ in range(megabytes)]
     content = b"".join([*packed, packer.flush()])
     return document(content, head=head + b"Content-Encoding: gzip\r\n")
@@ -318,7 +318,7 @@ FAULTS: dict[str, Fault] = {
     "another reply after the end": changed(lambda reply: reply + reply.replace(b"Raise", b"EVIL")),
     "no end": lambda protocol, _request: [document(protocol.line(b"{}"))],
     # compressed
-    "gzip of 200 MB": always(gzip_of(200)),
+    "gzip of 200 MB": lambda _protocol, _request: [gzip_of(200)],
     "gzip that is none": with_reply(
         lambda reply: document(reply, head=b"Content-Encoding: gzip\r\n")
     ),

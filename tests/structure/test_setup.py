@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -44,15 +45,20 @@ def path(tmp_path: Path) -> Path:
     return folder
 
 
-def run_make(checkout: Path, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_make(
+    checkout: Path, path: Path, *arguments: str, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     assert make
+    # Nothing may be fetched; and to compile all that is installed takes longer than what is used.
+    variables = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    variables |= {"PIP_RETRIES": "1", "PIP_COMPILE": "0"}
     return subprocess.run(
-        [make, *arguments],
+        [*before, make, *arguments],
         cwd=checkout,
-        env={"HOME": str(path.parent), "PATH": str(path)},
+        env=variables | {"HOME": str(path.parent), "PATH": str(path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -168,35 +174,20 @@ def test_without_a_network_the_documented_stick_is_named_and_installs_all_of_it(
     subprocess.run([*fill, "ARGS=smollm2-135m"], cwd=clone, check=True, timeout=300)
     shutil.rmtree(clone)
 
-    home = tmp_path / "an empty home"
-    home.mkdir()
     (path / "python3").symlink_to(Path(sys.executable).resolve())
-    alone = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    # Compiling all that is installed would take longer than compiling what is used.
-    alone |= {"HOME": str(home), "PATH": str(path), "PIP_RETRIES": "1", "PIP_COMPILE": "0"}
-
-    def run_without_network(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            # All that `make lab` does before it opens JupyterLab.
-            [*without_network(), str(make), ".venv/.ready-lab", *words],
-            cwd=laptop,
-            env=alone,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    failed = run_without_network()
+    # All that `make lab` does before it opens JupyterLab.
+    lab = ".venv/.ready-lab"
+    alone = without_network()
+    failed = run_make(laptop, path, lab, before=alone)
     assert failed.returncode != 0
     assert "It could not reach its package index" in failed.stderr
     assert "run the same command again" in failed.stderr
     assert (laptop / ".venv" / "bin" / "python").exists()
     assert not list((laptop / ".venv").glob(".ready-*"))
 
-    done = run_without_network(*install[2:])
+    done = run_make(laptop, path, lab, *install[2:], before=alone)
     assert done.returncode == 0, done.stderr
     python = laptop / ".venv" / "bin" / "python"
     subprocess.run([python, "-c", "import colorama, nest_asyncio, anyio, llmsim_lab"], check=True)
-    [weights] = home.glob(".cache/llmsim_lab/models/*.gguf")
+    [weights] = tmp_path.glob(".cache/llmsim_lab/models/*.gguf")
     assert weights.name == "SmolLM2-135M-Instruct.Q4_1.gguf"

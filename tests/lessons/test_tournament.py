@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
@@ -209,6 +211,22 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="ContractNet has no payoff"):
         tournament(players, net, also=["rule"])
     sys.modules.pop("contract_net", None)
+
+
+@pytest.mark.posix
+def test_ctrl_c_ends_a_tournament_between_two_matches(dilemma: Any) -> None:
+    seeds: list[int] = []
+
+    class Interrupted(dilemma):  # type: ignore[misc]
+        def payoff(self, player: str) -> int:
+            if self.config.seed == 3 and seeds[-1] != 3:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            seeds.append(self.config.seed)
+            return 0
+
+    with pytest.raises(KeyboardInterrupt):
+        tournament({}, Interrupted, rounds=1, seeds=1_000, also=["random", "rule"])
+    assert 3 <= seeds[-1] < 900
 
 
 TIT = "past = question.values['past']\n    return past[-1][1] if past else 'C'"

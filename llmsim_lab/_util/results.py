@@ -49,7 +49,8 @@ class Results:
         for name in names:
             result = self.folder / name
             self.check_no_links(result)
-            if not is_there(result):
+            is_empty = result.is_dir() and not any(result.iterdir())
+            if is_empty or not is_there(result):
                 continue
             if name not in notes:
                 raise ConfigError(

@@ -6,6 +6,7 @@ matches of one seed share their random numbers, so that they are not independent
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -233,6 +234,8 @@ async def _play_pair(pair: _Pair) -> _PairResult:
                 out = _Out(place, 0, str(fault))
                 return _PairResult(scores, _forfeit(pair, game.seeds[0], out))
         for seed in game.seeds:
+            # Nothing in a match waits, so a Ctrl-C from Python would end the pair only after all.
+            await asyncio.sleep(0)
             # Of the first seed alone: with all of twenty a page would have twenty times as many.
             is_recorded = seed == game.seeds[0]
             try:

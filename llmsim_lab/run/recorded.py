@@ -730,7 +730,9 @@ def anew(
         arguments["state"] = run._given_start
     new = type(run)(config, **arguments)
     for change in run._set_first:
-        new.intervene(change.turn, change.set, note=change.note)
+        # Older tapes have some that set nothing, for no reason.
+        if change.set or change.note:
+            new.intervene(change.turn, change.set, note=change.note)
     return _beside(run, new)
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from llmsim_lab import Ask, Run, State, Tape
 from llmsim_lab.lab import Lab
-from llmsim_lab.run import load
+from llmsim_lab.run import StateChange, load
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -141,7 +141,7 @@ def test_a_restart_begins_with_the_state_that_the_run_began_with(
 def test_what_is_set_in_play_or_no_longer_planned_is_not_set_in_a_restart() -> None:
     run = Mixes()
     run.intervene(3, {"word": "no longer"})
-    run.planned = ()
+    run.planned = [StateChange(turn=3)]  # as on older tapes: it sets nothing
     played(run, 1)
     run.intervene(3, {"word": "in play"})
     assert not Lab(run).restart(wait_s=5).planned

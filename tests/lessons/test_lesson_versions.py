@@ -157,6 +157,7 @@ def test_a_lesson_is_written_neither_over_other_files_nor_through_links(tmp_path
     assert mine.read_text() == "mine"
     for name in ("bids.ipynb", "pot.py"):
         folder = tmp_path / name
+        (folder / "student").mkdir(parents=True)  # an empty one has nothing of anybody's
         make_lesson(source, folder)
         (folder / "student" / name).unlink()
         (folder / "student" / name).symlink_to(mine)

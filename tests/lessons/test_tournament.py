@@ -6,6 +6,8 @@ import importlib
 import json
 import os
 import sys
+import time
+from _thread import interrupt_main
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
@@ -209,6 +211,23 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="ContractNet has no payoff"):
         tournament(players, net, also=["rule"])
     sys.modules.pop("contract_net", None)
+
+
+def test_ctrl_c_ends_a_tournament_between_two_matches(dilemma: Any) -> None:
+    seeds: list[int] = []
+
+    class Interrupted(dilemma):  # type: ignore[misc]
+        def payoff(self, player: str) -> int:
+            if self.config.seed == 3 and seeds[-1] != 3:
+                interrupt_main()
+            seeds.append(self.config.seed)
+            return 0
+
+    with pytest.raises(KeyboardInterrupt):
+        tournament({}, Interrupted, rounds=1, seeds=100_000, also=["random", "rule"])
+    played = len(seeds)
+    time.sleep(0.1)
+    assert len(seeds) == played
 
 
 TIT = "past = question.values['past']\n    return past[-1][1] if past else 'C'"

@@ -50,7 +50,7 @@ _MOST_DECISIONS = 40
 _LONGEST_DECISION = 240
 _CONFIG = "config.yaml"
 _RESULTS = (_CONFIG, "turns.csv", "decisions.csv")
-_WRITTEN = "# Written by llmsim-lab; the next run into this folder replaces it.\n"
+_WRITTEN = "# Written by llmsim-lab, as .made-from says; the next run replaces it.\n"
 
 
 def say(

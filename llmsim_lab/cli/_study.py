@@ -109,9 +109,9 @@ def study(
         # The folder "." has an empty name.
         named = folder if folder.name else folder.resolve()
         target = out or named.with_name(f"{named.name or 'study'}.html")
-        # One that is named is meant; another one is replaced if it is of this study.
+        # One that is named is meant; another one is replaced if it is a report.
         if out is None:
-            results = open_results(target.parent, "study's report", target.name, source=folder)
+            results = open_results(target.parent, "study's report", target.name)
             results.note(target.name)
         else:
             open_folder(target.parent)

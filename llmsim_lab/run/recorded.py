@@ -494,6 +494,7 @@ class Run(PlayedWorld[StateT]):
         *,
         llm_client: LLMClient | None = None,
         to: str | Path | None = None,
+        replicate: int | None = None,
         **given: object,
     ) -> Self:
         """Return a new run with a recorded one's configuration and prompts, at its first turn.
@@ -501,18 +502,29 @@ class Run(PlayedWorld[StateT]):
         All its calls will be fresh ones: it is another sample of the same run, and stands beside
         that on the tape. The interventions are made again.
 
-        The new run's ``replicate`` is one more than the highest of the tape. In a new file it is
-        drawn at random, since no tape knows which other files have samples of the run.
-
         Args:
             tape: the tape, or its file.
             run: the run's number; the latest if not given.
             llm_client: the model; all its settings count.
             to: as for ``fork``.
+            replicate: the sample's number, on which its seeds depend. If not given, one more than
+                the highest on the tape; in a new file one at random, since no tape knows which
+                other files have samples of the run. Give it where a script is to draw the same
+                whenever it is run.
             given: as for ``replay``.
+
+        Raises:
+            ConfigError: as for ``fork``, or a run on the tape has this replicate.
         """
         tape = existing_tape(tape) if to is None else _opened_to_read(tape)
         info = tape.run(run)
+        if replicate is not None:
+            whole_number("replicate", replicate, least=0, most=MOST_REPLICATES - 1)
+            if replicate in _replicates_on(tape):
+                raise ConfigError(
+                    f"replicate={replicate} is that of a run on {tape.path}, so the same would be "
+                    "drawn again; give another number"
+                )
         if to is not None:
             tape = tape.copy([info.id], to)
         recorded = _run_to_play_on(
@@ -529,10 +541,12 @@ class Run(PlayedWorld[StateT]):
         with tape.writing(), tape.journal.lock:
             # A new replicate has new seeds. With the same seeds a server could give the same
             # answers again, which are no second sample.
-            if new.config.replicate is not None:
-                replicate = _highest_replicate(tape) + 1
+            if replicate is None and new.config.replicate is not None:
+                replicate = max(_replicates_on(tape)) + 1
                 if to is not None:
-                    replicate = secrets.randbelow(MOST_REPLICATES)
+                    # Not the highest: a study adds to it.
+                    replicate = secrets.randbelow(MOST_REPLICATES // 2)
+            if replicate is not None:
                 new.config = new.config.model_copy(update={"replicate": replicate})
             return record(
                 new,
@@ -812,15 +826,15 @@ def unrecorded_arguments(run: Run) -> dict[str, Any]:
     return arguments
 
 
-def _highest_replicate(tape: Tape) -> int:
-    """Return the highest number that a replicate on a tape has."""
-    highest = 0
+def _replicates_on(tape: Tape) -> set[int]:
+    """Return the replicates on a tape: the first, and those that have one after them."""
+    replicates = {0}
     for info in tape.runs():
         number = as_mapping(info.manifest.get("config")).get("replicate")
         # A damaged run may have anything there; the last number has none after it.
         if isinstance(number, int) and number < MOST_REPLICATES - 1:
-            highest = max(highest, number)
-    return highest
+            replicates.add(number)
+    return replicates
 
 
 # --- recorded runs of any class -------------------------------------------------------------------

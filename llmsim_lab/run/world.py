@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, cast, get_
 from pydantic import ValidationError
 from typing_extensions import TypeVar
 
+from llmsim_lab._util.checks import items_of
 from llmsim_lab._util.config import YamlFile
 from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.text import brief, closest, faults, log_as_asked, log_event
@@ -515,7 +516,8 @@ class BaseWorld(Generic[StateT]):
 
     @planned.setter
     def planned(self, planned: Sequence[StateChange]) -> None:
-        self._change(self.turns[-1], planned)
+        changes = items_of("planned", planned, StateChange, "an intervention, or a list of them")
+        self._change(self.turns[-1], changes)
         if self.turn_number == 0:
             set_at_start = [change for change in self._set_first if change.turn == 0]
             configured = self.config.interventions

@@ -10,6 +10,7 @@ from builders import in_words, make_client, recorded, requests_of
 from pydantic import Field
 
 from llmsim_lab import Ask, Reply, Run, State
+from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMClient, Tape
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.types import ChatRequest
@@ -105,6 +106,10 @@ def test_each_rerun_is_another_replicate(path: Path) -> None:
         recorded(Auction.rerun(path, 1, llm_client=client, to=to), 1)
         drawn += seeds_of(client)
     assert len(set(drawn)) == 15
+    with pytest.raises(ConfigError, match=r"replicate=2 is that of a run on .*; give another"):
+        Auction.rerun(path, 1, to=path.with_name("third.tape"), replicate=2)
+    chosen = Auction.rerun(path, 1, to=path.with_name("third.tape"), replicate=7)
+    assert chosen.config.replicate == 7
     with Tape(path, read_only=True) as tape:
         assert [info.manifest["config"]["replicate"] for info in tape.runs()] == [0, 1, 2]
 

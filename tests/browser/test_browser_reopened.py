@@ -60,6 +60,8 @@ def test_every_widget_is_seen_once_while_it_lives_and_read_when_the_file_is_reop
         for cell, _ in enumerate(SHOWN, 1):
             expect(seen(notebook.outputs(cell))).to_have_count(1)
             expect(seen(notebook.outputs(cell)).locator(".llmsim-live").first).to_be_visible()
+    # Anew, since the page was not as tall before the widgets came.
+    with notebook.tall():
         for name, (role, label) in PARTS.items():
             part = notebook.output(list(SHOWN).index(name) + 1).get_by_role(role, name=label)
             expect(part.first).to_be_visible()

@@ -196,6 +196,9 @@ def test_what_cannot_be_a_tournament_is_said(dilemma: Any, tmp_path: Path) -> No
         tournament(tmp_path / "nowhere", dilemma)
     with pytest.raises(ConfigError, match="no parameter of PrisonersDilemma called 'seed'"):
         tournament(players, dilemma, also=["random"], parameters={"seed": 3})
+    for name in ("also", "parameters"):
+        with pytest.raises(ConfigError, match=f"{name}=3 must be "):
+            tournament(players, dilemma, **{name: 3})
     (tmp_path / "results.jsonl").write_text('{"of": "something else"}\n')
     with pytest.raises(ConfigError, match=r"results\.jsonl is there already and would"):
         tournament(players, dilemma, also=["random"], rounds=1, seeds=1, folder=tmp_path)

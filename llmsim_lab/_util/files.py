@@ -90,6 +90,18 @@ def as_path(name: str, value: object) -> Path:
     return path
 
 
+def resolved_path(name: str, value: object) -> Path:
+    """Return a path from the root on, with the links in it followed.
+
+    Raises:
+        ConfigError: as ``as_path``, or the current folder is gone, from which a path leads nowhere.
+    """
+    try:
+        return as_path(name, value).resolve()
+    except FileNotFoundError as error:
+        raise ConfigError("the current folder is gone; go to another one with cd") from error
+
+
 def shown_path(path: Path) -> Path:
     """Return a path from the root on; as it is where the current folder is gone."""
     try:

@@ -2,20 +2,32 @@
 
 A hidden file in the folder notes what each result was made from. Only what is noted there is
 replaced, and only by a result of the same source: anything else is a user's own.
+
+A source is noted by its path from the folder on, so that a project can be moved or copied.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmsim_lab._util.files import as_path, bounded_text, is_there, make_folder, write_file
+import filelock
+
+from llmsim_lab._util.files import bounded_text, is_there, make_folder, resolved_path, write_file
+from llmsim_lab._util.text import clip, printable
 from llmsim_lab.errors import ConfigError
 
 _NOTE = ".made-from"
 """Hidden, so that it is neither handed out with a lesson nor taken for a hand-in."""
 _MOST_BYTES = 1_000_000
+_LONGEST_SHOWN = 300
+"""Of what a note of unknown origin says, in characters."""
+_LOCK_S = 10.0
+"""How long to wait for another process that is writing the note, which takes it a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +71,10 @@ class Results:
                     "away. What an earlier version wrote is to be moved away once"
                 )
             if notes[name] != words:
+                noted = clip(printable(notes[name]), _LONGEST_SHOWN)
                 raise ConfigError(
-                    f"{result} is of the {notes[name]}, not of the {words}, and would be replaced: "
-                    f"choose another {self.option}, or move it away"
+                    f"{result} is of the {noted}, not of the {words}, seen from {self.folder}, and "
+                    f"would be replaced: choose another {self.option}, or move it away"
                 )
 
     def note(self, *names: str) -> None:
@@ -72,10 +85,17 @@ class Results:
         Raises:
             ConfigError: as ``check``, or the folder cannot be written to.
         """
-        self.check(*names)
-        notes = self._notes() | dict.fromkeys(names, self._words())
         make_folder(self.folder)
-        write_file(self.folder / _NOTE, json.dumps(notes, indent=1).encode())
+        note = self.folder / _NOTE
+        # Else two that write at once would each leave out what the other one has noted.
+        with self._locked():
+            self.check(*names)
+            notes = self._notes() | dict.fromkeys(names, self._words())
+            # In place of a file, also of an empty one, it is replaced as a whole: who reads it
+            # meanwhile finds no half of it.
+            if not is_there(note):
+                write_file(note, b"")
+            write_file(note, json.dumps(notes, indent=1).encode())
 
     def write(self, name: str, content: bytes) -> Path:
         """Note and write a result; return its path.
@@ -86,10 +106,43 @@ class Results:
         self.note(name)
         return write_file(self.folder / name, content)
 
+    @property
+    def _lock(self) -> Path:
+        return self.folder / f"{_NOTE}.lock"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes and threads from writing the note.
+
+        Raises:
+            ConfigError: another one does not end, or the folder cannot be written to.
+        """
+        self.check_no_links(self._lock)
+        try:
+            guard = filelock.FileLock(self._lock, timeout=_LOCK_S).acquire()
+        except filelock.Timeout as error:
+            raise ConfigError(
+                f"another program has held {self._lock} for {_LOCK_S:g} seconds; wait until it has "
+                f"written its results, or choose another {self.option}"
+            ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write {self._lock}: {error.strerror or error}; choose another "
+                f"{self.option}"
+            ) from error
+        with guard:
+            yield
+
     def _words(self) -> str:
         if self.source is None:
             return self.kind
-        return f"{self.kind} of {as_path('path', self.source).resolve()}"
+        source = resolved_path("path", self.source)
+        folder = resolved_path(self.option, self.folder)
+        try:
+            place = os.path.relpath(source, folder)
+        except ValueError:  # on another drive of Windows, to which no path leads from the folder
+            place = str(source)
+        return f"{self.kind} of {Path(place).as_posix()}"
 
     def _notes(self) -> dict[str, str]:
         """Return the sources of the folder's results by their names.
@@ -98,11 +151,14 @@ class Results:
             ConfigError: what stands in the note's place is none, or it cannot be read.
         """
         note = self.folder / _NOTE
-        self.check_no_links(note)
+        for path in (note, self._lock):
+            self.check_no_links(path)
         if not is_there(note):
             return {}
         try:
-            notes = json.loads(bounded_text(note, _MOST_BYTES))
+            text = bounded_text(note, _MOST_BYTES)
+            # A process that was killed may have left an empty one.
+            notes = json.loads(text) if text else {}
         except OSError as error:
             raise ConfigError(
                 f"cannot read {note}: {error.strerror or error}; choose another {self.option}"

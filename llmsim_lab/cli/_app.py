@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from io import TextIOWrapper
 
 import typer
 
+from llmsim_lab._util.text import log_as_asked
 from llmsim_lab.cli import _tape
 from llmsim_lab.cli._demo import demo
 from llmsim_lab.cli._doctor import doctor, model_app
@@ -23,6 +25,8 @@ from llmsim_lab.cli._run import fork, lint, replay, rerun, resume, run
 from llmsim_lab.cli._study import study
 from llmsim_lab.cli._tutorials import lab
 from llmsim_lab.errors import ConfigError, LabError
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="llmsim-lab",
@@ -70,6 +74,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
+        log_as_asked()
         app()
     except LabError as error:
         # Others are faults of this package or of a user's code, whose traceback is needed.
@@ -86,6 +91,8 @@ def main() -> None:
         if error.filename is not None and not place_of(error):
             words = f"error: {error.filename}: {error.strerror}; name another file or folder"
             say(words, style="red", to=errors)
+            # Of one that no user named it is a fault of this package's, to be looked for here.
+            logger.debug("Where it was raised (LLMSIM_LOG=debug):", exc_info=True)
             sys.exit(1)
         # Without one it is the output itself, as on a full disk.
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):

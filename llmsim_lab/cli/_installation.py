@@ -18,10 +18,10 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from llmsim_lab._util.files import kept_folder
+from llmsim_lab._util.files import kept_folder, resolved_path
 from llmsim_lab._util.text import clip, counted, listed
 from llmsim_lab.cli._output import say
-from llmsim_lab.errors import ConfigError, LabError
+from llmsim_lab.errors import LabError
 
 _NAME = "llmsim-lab"
 _MOST_S = 60
@@ -60,10 +60,7 @@ def report_installation() -> bool:
     Raises:
         ConfigError: the current folder is gone, in which no program can be started.
     """
-    try:
-        Path.cwd()
-    except OSError as error:
-        raise ConfigError("the current folder is gone; go to another one with cd") from error
+    resolved_path("folder", ".")
     checks: list[Check] = []
     # As each is done: a new kernel and JupyterLab take long, and nothing would show meanwhile.
     for check in _checks():

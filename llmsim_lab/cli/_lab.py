@@ -112,7 +112,7 @@ def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         for name, content in files.items():
             write_file(folder / name, content)
-    except ConfigError:
+    except BaseException:  # also Ctrl-C: a second try would find half a folder in its place
         shutil.rmtree(folder, ignore_errors=True)
         raise
 

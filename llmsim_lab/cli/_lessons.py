@@ -24,7 +24,7 @@ from llmsim_lab.cli._output import errors, open_folder, open_results, say
 from llmsim_lab.cli._playing import import_file, world_from
 from llmsim_lab.cli._run import named_values
 from llmsim_lab.lessons import ProcessLimits, grade, make_lesson, tournament
-from llmsim_lab.lessons.grading import HAND_IN
+from llmsim_lab.lessons.grading import HAND_IN, check_apart
 from llmsim_lab.lessons.grading import RESULTS as RESULTS_OF_GRADING
 from llmsim_lab.lessons.limits import stopping
 from llmsim_lab.lessons.round_robin import RESULTS as RESULTS_OF_TOURNAMENT
@@ -213,6 +213,7 @@ def grade_hand_ins(
 
     Code of a hand-in runs in a process with limits and no network, in a copy of its folder.
     """
+    check_apart(out, folder)
     open_results(out, "grades", *RESULTS_OF_GRADING, source=folder)
     limits = replace(
         HAND_IN,

@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
-from llmsim_lab._util.files import as_path, make_folder, temporary_folder, write_file
+from llmsim_lab._util.files import (
+    as_path,
+    make_folder,
+    resolved_path,
+    temporary_folder,
+    write_file,
+)
 from llmsim_lab._util.html import join, styled, table
 from llmsim_lab._util.jsontext import checked, dumps, flat, plain
 from llmsim_lab._util.results import Results
@@ -177,9 +183,12 @@ class Grades(list[HandIn]):
         """Write ``grades.csv``, ``index.html``, whose path is returned, and ``pages``, one each.
 
         Raises:
-            ConfigError: the folder has a file of such a name that is not of these hand-ins.
+            ConfigError: the folder has a file of such a name that is not of these hand-ins, or is
+                in the folder that they were handed in to.
         """
         folder = as_path("folder", folder)
+        if self._source is not None:
+            check_apart(folder, self._source)
         results = Results(
             folder=folder,
             kind="grades",
@@ -231,6 +240,16 @@ def _parts_of(hand_in: HandIn) -> Iterator[Markup]:
         arms.append((arm or "all", seeds, _model_of(runs[0]).words))
     if arms:
         yield table(("arm", "seeds", "model"), arms)
+
+
+def check_apart(folder: Path, hand_ins: Path) -> None:
+    """Raise ConfigError if results in a folder would be taken for a hand-in the next time."""
+    if resolved_path("folder", folder).is_relative_to(resolved_path("folder", hand_ins)):
+        beside = os.path.normpath(hand_ins / ".." / "grades")
+        raise ConfigError(
+            f"{folder} is in the folder of the hand-ins, {hand_ins}, and the results would be "
+            f"judged as one of them the next time: choose another folder, such as --out {beside}"
+        )
 
 
 # --- grading --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
-from llmsim_lab._util.checks import known_names, whole_number
+from llmsim_lab._util.checks import instance_of, items_of, known_names, whole_number
 from llmsim_lab._util.files import (
     as_path,
     bounded_text,
@@ -431,6 +431,9 @@ def tournament(
             something else in the place of results.
     """
     say = report or (lambda _: None)
+    also = items_of("also", also, str, "names: ['random', 'rule']")
+    if parameters is not None:
+        instance_of("parameters", parameters, Mapping, "values by name: {'both_defect': 2}")
     source = None if isinstance(players, Mapping) else as_path("players", players)
     if folder is not None:
         folder = as_path("folder", folder)

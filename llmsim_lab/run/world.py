@@ -510,19 +510,42 @@ class BaseWorld(Generic[StateT]):
     def planned(self) -> Sequence[StateChange]:
         """The planned interventions, those made already included.
 
-        ``run.planned = [...]`` puts others in their place, on the tape too.
+        ``run.planned = [...]`` puts others in their place, on the tape too. What is new in it must
+        be for a turn to come, and fit the latest state, as with ``intervene``.
         """
         return self._planned
 
     @planned.setter
     def planned(self, planned: Sequence[StateChange]) -> None:
         changes = items_of("planned", planned, StateChange, "an intervention, or a list of them")
+        present: dict[int, list[StateChange]] = {}
+        for change in self._planned:
+            present.setdefault(change.turn, []).append(change)
+        for change in changes:
+            if change not in present.get(change.turn, ()):
+                self._check_planned(change)
         self._change(self.turns[-1], changes)
         if self.turn_number == 0:
             set_at_start = [change for change in self._set_first if change.turn == 0]
             configured = self.config.interventions
             to_come = [change for change in self._planned if change not in configured]
             self._set_first = set_at_start + to_come
+
+    def _check_planned(self, change: StateChange) -> None:
+        """Raise ConfigError for an intervention whose turn has begun, or that cannot be set."""
+        first_open = self.turn_number + 1
+        if self._stepping:
+            # The turn that is being played read its planned interventions when it began.
+            first_open += 1
+        if change.turn < first_open:
+            raise ConfigError(
+                f"planned has an intervention at turn {change.turn}, which has been played or is "
+                f"being played (the run is at turn {self.turn_number}); plan it for turn "
+                f"{first_open} or later"
+            )
+        # Tried on the latest state, so that a wrong name or value raises now.
+        state = self.changed(self.state, change.set)
+        checked_state(self, state, "changed returned")
 
     def _change(self, latest: Turn, planned: Sequence[StateChange]) -> None:
         """Put a changed turn in the place of the latest one, and others in that of the plans."""

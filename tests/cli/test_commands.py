@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import httpx
 import pandas as pd
 import pytest
-from cli_kit import Run, reply, succeeds
+from cli_kit import Run, fails, reply, succeeds
 from fake_ollama import FakeOllama, Fault
 
 from llmsim_lab import data_path
@@ -126,6 +127,21 @@ def test_bad_input_ends_with_one_message_and_status_1(
     assert err.startswith("error: ")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_a_file_that_fails_anywhere_is_said_and_where_that_was_is_logged(
+    llmsim_lab: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read_text(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "pot.py")
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    caplog.set_level("DEBUG")
+    err = fails(llmsim_lab, "new", "talk", "--from", "lesson")
+    assert err == "error: pot.py: Permission denied; name another file or folder\n"
+    assert "in read_text" in caplog.text
+    monkeypatch.setenv("LLMSIM_LOG", "loud")
+    assert "LLMSIM_LOG='loud' is not a level" in fails(llmsim_lab, "new", "talk")
 
 
 INTERRUPTED = """

@@ -197,13 +197,14 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Installed:
 
 
 @pytest.mark.posix
-def test_a_current_folder_that_is_gone_is_said_before_anything_is_started(llmsim_lab: Run) -> None:
+@pytest.mark.parametrize("command", [("doctor", "--install"), ("grade", ".", "--out", "/nowhere")])
+def test_a_current_folder_that_is_gone_is_said_before_anything_is_started(
+    llmsim_lab: Run, command: tuple[str, ...]
+) -> None:
     Path("gone").mkdir()
     os.chdir("gone")
     Path("../gone").rmdir()
-    assert "the current folder is gone; go to another one" in fails(
-        llmsim_lab, "doctor", "--install"
-    )
+    assert "the current folder is gone; go to another one" in fails(llmsim_lab, *command)
 
 
 def test_every_line_of_a_sound_installation(

@@ -86,7 +86,7 @@ RUN = ("run", "pot.py", "--model", "random", "--turns", "1")
         (("demo", "--out", "."), "turns.csv"),
         (("demo", "--no-live", "--out", "."), "demo.png"),
         (("people", "--model", "random", "--out", "."), "people.csv"),
-        (("grade", ".", "--out", "."), "pages"),
+        (("grade", "mine", "--out", "."), "pages"),
         (("tournament", ".", "--world", "pot.py", "--out", "."), "matches"),
         (("lesson", "mine.ipynb", "--to", "."), "student"),
         (("study", "mine.yaml", "report"), "mine.html"),

@@ -169,14 +169,12 @@ def rules(llmsim_lab: Run) -> Path:
     ("arguments", "message"),
     [
         (("replay", "nowhere.tape"), "/nowhere.tape"),
-        (("resume", "nowhere.tape"), "/nowhere.tape"),
         (("tape", "ls", "run.txt"), "run.txt is not a tape"),
         (("replay", "rules.tape", "--run", "7"), "has no run 7; it has: 1"),
         (
             ("fork", "rules.tape", "--turn", "3", "--turns", "1"),
             "rules.tape has turns 0 to 2, and no turn 3 to fork; --turn 2",
         ),
-        (("fork", "rules.tape", "--turn", "99"), "and no turn 99 to fork"),
         (("fork", "rules.tape", "--set", "inflation"), "'inflation' is not a name and a value"),
         (("fork", "rules.tape", "--set", "luck=9"), "luck"),
         (("fork", "rules.tape", "--prompt", "mine.md"), "the run uses no prompt named mine"),

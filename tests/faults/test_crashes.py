@@ -30,6 +30,7 @@ from interrupt_kit import Lines, assert_ends_well, begun
 from killed_runs import WORLDS, World
 from runs_kit import TURNS, new_run, played_on, recorded, states_of
 from tape_kit import HashBackend
+from verbs_kit import command
 
 import llmsim_lab
 from llmsim_lab.errors import LabError, TapeError
@@ -250,6 +251,14 @@ def fill_a_room(share: float, folder: Path) -> None:
     assert names == [*(f"p{number}" for number in range(20)), "p21"]
 
 
+def fill_a_new_folder(share: float, folder: Path) -> None:
+    """Make a folder with a world, of which no half stays."""
+    with room_for(int(1_000 * share)):
+        said = command("new", "talk", "--from", "public_goods")
+    assert "error: cannot write talk/public_goods.py: " in said
+    assert not (folder / "talk").exists()
+
+
 def full_disks(plan: Plan) -> Iterator[Case]:
     source = plan.source
     for name, world in WORLDS.items():
@@ -264,6 +273,7 @@ def full_disks(plan: Plan) -> Iterator[Case]:
         share = source.uniform(0.02, 0.98)
         yield Case(f"a page {share:.3f}", {"write": partial(fill_by_a_page, share)})
         yield Case(f"a room {share:.3f}", {"write": partial(fill_a_room, share)})
+        yield Case(f"a new folder {share:.3f}", {"make": partial(fill_a_new_folder, share)})
 
 
 def test_a_full_disk_costs_what_was_in_flight(attack: Attack) -> None:

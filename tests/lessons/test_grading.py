@@ -30,6 +30,18 @@ def test_a_folder_without_hand_ins_is_an_error(tmp_path: Path) -> None:
         grade(tmp_path)
 
 
+def test_grades_are_replaced_wherever_they_and_the_hand_ins_were_moved(tmp_path: Path) -> None:
+    (tmp_path / "old" / "in" / "ann").mkdir(parents=True)
+    grade(tmp_path / "old" / "in").write(tmp_path / "old" / "out")
+    moved = (tmp_path / "old").rename(tmp_path / "new")
+    grades = grade(moved / "in")
+    grades.write(moved / "out")
+    with pytest.raises(
+        ConfigError, match=r"out is in the folder of the hand-ins, .*: choose anoth"
+    ):
+        grades.write(moved / "in" / "out")
+
+
 def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,6 +59,6 @@ def test_a_second_class_does_not_overwrite_the_grades_of_the_first(
     printed = capsys.readouterr()
     assert "ann: 0 of 5.5 points, it has neither" in printed.out
     assert "would be replaced: choose another --out" in " ".join(printed.err.split())
-    assert "path='loop' is a link that leads back to itself" in printed.err
+    assert "folder='loop' is a link that leads back to itself" in printed.err
     table = pd.read_csv("out/grades/grades.csv")
     assert table[["hand-in", "of points"]].to_numpy().tolist() == [["ann", 5.5]]

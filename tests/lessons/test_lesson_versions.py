@@ -55,7 +55,7 @@ def test_what_is_marked_as_in_otter_leaves_the_students_version_as_there() -> No
 
 def test_what_cannot_be_copied_beside_a_lesson_is_said(tmp_path: Path) -> None:
     write_notebook(tmp_path / "bids.ipynb", cell("1"))
-    (tmp_path / "tape").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "tape").symlink_to("tape")
     with pytest.raises(ConfigError, match=r"cannot be copied: .*tape.*a folder of its own"):
         make_lesson(tmp_path / "bids.ipynb", tmp_path / "out")
 
@@ -142,34 +142,6 @@ def test_the_lesson_that_is_shipped_grades_its_solution_and_each_answer_that_is_
 
 
 @pytest.mark.usefixtures("same_process")
-@pytest.mark.posix
-def test_a_lesson_is_written_neither_over_other_files_nor_through_links(tmp_path: Path) -> None:
-    source = tmp_path / "source" / "bids.ipynb"
-    source.parent.mkdir()
-    (source.parent / "pot.py").write_text("")
-    imported = cell("from llmsim_lab.lessons import grade_answer")
-    write_notebook(source, imported, cell("grade_answer(1, 2)"))
-    mine = tmp_path / "out" / "student" / "bids.ipynb"
-    mine.parent.mkdir(parents=True)
-    mine.write_text("mine")
-    with pytest.raises(ConfigError, match="student is there already and would be replaced"):
-        make_lesson(source, tmp_path / "out")
-    assert mine.read_text() == "mine"
-    for name in ("bids.ipynb", "pot.py"):
-        folder = tmp_path / name
-        (folder / "student").mkdir(parents=True)  # an empty one has nothing of anybody's
-        make_lesson(source, folder)
-        (folder / "student" / name).unlink()
-        (folder / "student" / name).symlink_to(mine)
-        with pytest.raises(ConfigError, match=f"{name} is a link, and results would be"):
-            make_lesson(source, folder)
-        assert mine.read_text() == "mine"
-    (source.parent / "loop").symlink_to("loop")
-    with pytest.raises(ConfigError, match="cannot be copied"):
-        make_lesson(source, tmp_path / "new")
-
-
-@pytest.mark.usefixtures("same_process")
 @pytest.mark.parametrize("to", ["out", "source"])
 def test_students_get_what_is_not_marked_and_teachers_all_but_the_marks(
     to: str, tmp_path: Path
@@ -204,6 +176,7 @@ def test_students_get_what_is_not_marked_and_teachers_all_but_the_marks(
     write_notebook(source, *cells)
     whole = json.loads(source.read_text())
     source.write_text(json.dumps({**whole, "metadata": {"kernel": "python"}}))
+    (tmp_path / to / "student").mkdir(parents=True)  # an empty one has nothing of anybody's
     # The second time the first one's lies there, perhaps beside the source.
     for _ in range(2):
         key = make_lesson(source, tmp_path / to)

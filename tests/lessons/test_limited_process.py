@@ -273,6 +273,8 @@ def test_nothing_that_a_hand_in_may_have_written_is_trusted(line: bytes, result:
 @pytest.mark.parametrize("name", ["cpu_s", "wall_s", "memory_mb", "printed"])
 def test_limits_are_above_zero_and_have_defaults(name: str) -> None:
     assert ProcessLimits() == ProcessLimits(cpu_s=5, wall_s=60, memory_mb=512, printed=1_000_000)
+    with pytest.raises(ConfigError, match=r"cpu_s=.* must be a finite number up to"):
+        ProcessLimits(cpu_s=1e30)
     values: dict[str, Any] = {name: 0}
     with pytest.raises(ConfigError, match=f"{name}=0 must be above 0"):
         ProcessLimits(**values)

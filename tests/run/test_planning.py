@@ -11,7 +11,7 @@ from builders import make_config
 from counter_kit import make_counter
 
 from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Ask, Run, State, replay
+from llmsim_lab.run import Ask, Run, State, StateChange, replay
 from llmsim_lab.simulation import Simulation
 
 EVENT = "INTERVENTION_NOT_REACHED"
@@ -30,6 +30,14 @@ def test_what_is_planned_for_a_turn_that_was_played_is_an_error() -> None:
     simulation.run(2)
     with pytest.raises(ConfigError, match=r"turn 1 has been played .*\(the run is at turn 2\)"):
         simulation.intervene(1, {"inflation": 9})
+    planned = [simulation.intervene(3, {"inflation": 4})]
+    for turn, name, message in (
+        (2, "inflation", r"at turn 2, which has been played .*; plan it for turn 3 or later"),
+        (3, "inflatoin", r"'inflatoin' \(did you mean 'inflation'\?"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            simulation.planned = [*planned, StateChange(turn=turn, set={name: 9})]
+    assert list(simulation.planned) == planned
 
 
 def test_what_is_planned_and_cannot_be_set_when_its_turn_comes_can_be_left_out(path: Path) -> None:

@@ -148,12 +148,10 @@ def _packed(reading: Reading, start: int) -> str:
         records.append(without_lines)
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)  # as gzip does, without a time
     # In pieces: a text of all would have four bytes for each letter if one is an emoji.
-    packed = []
-    for piece in _json_of(reading.title, start, lines, records):
-        # Half characters are replaced, since no encoding has them.
-        packed.append(packer.compress(piece.encode(errors="replace")))
-    packed.append(packer.flush())
-    return base64.b64encode(b"".join(packed)).decode()
+    pieces = _json_of(reading.title, start, lines, records)
+    # Half characters are replaced, since no encoding has them.
+    packed = [packer.compress(piece.encode(errors="replace")) for piece in pieces]
+    return base64.b64encode(b"".join([*packed, packer.flush()])).decode()
 
 
 def _json_of(

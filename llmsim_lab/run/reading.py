@@ -57,7 +57,7 @@ _LARGE = ("think", "schema", "tools", "top_logprobs")
 """The settings that are one and the same object in all requests of a question."""
 _TWO_UNITS = re.compile("[\U00010000-\U0010ffff]")
 _TEXT_ROOM = 2**27
-"""Of the texts of a reading, in bytes as Python holds them: four for each letter beside an emoji."""
+"""Of the texts of a reading, in bytes as Python holds them: beside an emoji a letter takes four."""
 _LEFT_OUT = (
     f"(Left out here: the texts of a page or window take no more than {_TEXT_ROOM // 2**20} MB of "
     "memory. The run has it, and its tape: Tape(path).calls(run, turn=n).)"
@@ -120,9 +120,6 @@ class _Settings(NamedTuple):
     request: ChatRequest
     options: Mapping[str, Any]
     text: int
-
-
-_SettingsKey = tuple[object, ...]
 
 
 class RecordedRun:
@@ -229,7 +226,7 @@ class Reading:
         """Fields of each run's state that are not shown."""
         self._columns: dict[int, dict[str, None]] = {}
         self._latest_settings: _Settings | None = None
-        self._long_settings: dict[_SettingsKey, _Settings] = {}
+        self._long_settings: dict[tuple[object, ...], _Settings] = {}
         """Those whose JSON is long, by the identity of their parts, which are kept alive here."""
         self._units: dict[str, _Units] = {}
         self._text_room = _TEXT_ROOM

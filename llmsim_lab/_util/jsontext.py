@@ -241,7 +241,10 @@ def all_finite(value: object) -> bool:
     # Not by recursion: a value may be nested deeper than Python's stack.
     while todo:
         item = todo.pop()
-        if isinstance(item, Decimal):
+        # First what a large value is made of: lists, and in them texts and whole numbers.
+        if type(item) is list:
+            todo += [part for part in item if type(part) not in ALWAYS_FINITE]
+        elif isinstance(item, Decimal):
             if not item.is_finite():
                 return False
         elif isinstance(item, float | complex):

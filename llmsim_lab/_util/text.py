@@ -49,6 +49,7 @@ _MOST_COMPARED = 2_000
 _LONGEST_NAME = 200
 _MOST_LISTED = 100
 """Of the right names in a message: those of a configuration, of a table's columns."""
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
 
@@ -205,8 +206,8 @@ def whole_text(text: str) -> str:
 
     Models that are stopped in the middle of an emoji write such halves (surrogates).
     """
-    if text.isascii():
-        return text
+    if text.isascii() or not _HALF_CHARACTER.search(text):
+        return text  # and no copy, since it may have megabytes
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

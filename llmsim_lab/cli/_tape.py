@@ -49,6 +49,8 @@ _MOST_SERIES = 4
 _MOST_OF_A_VALUE = 200
 _MOST_SHOWN = 2_000
 """Answers of a turn, or calls, or messages in calls."""
+_MOST_LETTERS = 4 * 10**6
+"""Of calls: thousands may share a system message, or a form of replies, of megabytes."""
 _MOST_LINES = 1_000
 """Of what defines a run, or tells two apart."""
 
@@ -402,11 +404,13 @@ def _show_turn(
         _say_left_out(len(turn.answers) - _MOST_SHOWN, "answers", "load(tape, run).decisions()")
     shown = 0
     messages = 0
+    letters = 0
     for call in calls:
         messages += len(call.attempt.request.messages)
-        if shown and (shown == _MOST_SHOWN or messages > _MOST_SHOWN):
+        is_too_much = messages > _MOST_SHOWN or letters > _MOST_LETTERS
+        if shown and (shown == _MOST_SHOWN or is_too_much):
             break
-        _show_call(call)
+        letters += _show_call(call)
         shown += 1
     _say_left_out(len(calls) - shown, "calls", f"Tape(path).calls({owner}, turn={at})")
 
@@ -434,8 +438,8 @@ def _show_answer(answer: Answer) -> None:
     say(decision_in_words(answer))
 
 
-def _show_call(call: RecordedCall) -> None:
-    """Print a call with its settings, and what became of it."""
+def _show_call(call: RecordedCall) -> int:
+    """Print a call with its settings, and what became of it; return how many letters it has."""
     request = call.attempt.request
     reply = call.attempt.reply
     # Of a call outside of a turn no place is known.
@@ -447,6 +451,7 @@ def _show_call(call: RecordedCall) -> None:
     if call.forgotten:
         heading += "; its call failed for good and was made anew"
     say(f"\n{heading}", style="bold")
+    letters = 0
     for name in SETTINGS:
         value = getattr(request, name)
         # What is not set is the server's default, and says nothing.
@@ -454,9 +459,11 @@ def _show_call(call: RecordedCall) -> None:
             continue
         if not isinstance(value, str):
             value = dumps(plain(value))
+        letters += len(value)
         say(f"{name}: {value}")
     for message in request.messages[:_MOST_SHOWN]:
         role, text = spoken(message)
+        letters += len(text)
         say(f"[{role}]", style="cyan")
         say(text)
     _say_left_out(
@@ -468,6 +475,7 @@ def _show_call(call: RecordedCall) -> None:
         _show_reply(reply, call.attempt)
     if call.attempt.reason:
         say(f"--- {call.attempt.reason}: {clip(call.attempt.detail, 500)}", style="red")
+    return letters
 
 
 def _show_reply(reply: ChatReply, attempt: Attempt) -> None:

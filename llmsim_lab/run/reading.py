@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import threading
+from array import array
 from bisect import bisect_left
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -54,6 +56,27 @@ SETTINGS = ("model", "options", "think", "schema", "tools", "top_logprobs")
 _LARGE = ("think", "schema", "tools", "top_logprobs")
 """The settings that are one and the same object in all requests of a question."""
 _TWO_UNITS = re.compile("[\U00010000-\U0010ffff]")
+_TEXT_ROOM = 2**27
+"""Of the texts of a reading, in bytes as Python holds them: beside an emoji a letter takes four."""
+_LEFT_OUT = (
+    f"(Left out here: the texts of a page or window take no more than {_TEXT_ROOM // 2**20} MB of "
+    "memory. The run has it, and its tape: Tape(path).calls(run, turn=n).)"
+)
+_LEFT_OUT_AS_JSON = dumps({"left out": _LEFT_OUT})
+_SPAN_ROOM = 2**17
+"""Of the values in all prompts, beyond what each call may have."""
+_SPANS_OF_A_CALL = 20
+"""Of values in the system message, which take nothing in a call's own line on a tape."""
+_TOO_MANY_SPANS = (
+    "The values in this prompt are not marked here: those of all prompts are too many. "
+    "Tape(path).call(number).attempt.request.provenance has them."
+)
+_STEP_WEIGHT = 8
+"""Of a line of a text that is in the log already, in bytes."""
+_LONG = 10_000
+"""Of a text that is not gone through anew for each call that has it, in characters."""
+_KEPT_FROM = 1_000
+"""From how many characters on the JSON of settings is not written anew for each call."""
 _TOO_EMPTY = (
     "Some columns are left out here, since nearly all of them are empty in each turn; the tape's "
     "frame_rows() has all."
@@ -203,6 +226,11 @@ class Reading:
         """Fields of each run's state that are not shown."""
         self._columns: dict[int, dict[str, None]] = {}
         self._latest_settings: _Settings | None = None
+        self._long_settings: dict[tuple[object, ...], _Settings] = {}
+        """Those whose JSON is long, by the identity of their parts, which are kept alive here."""
+        self._units: dict[str, _Units] = {}
+        self._text_room = _TEXT_ROOM
+        self._span_room = _SPAN_ROOM
         self._defaults_of: dict[type, str] = {}
         """The defaults of parameters as JSON, by the class of the configuration."""
         self._values: dict[int, int] = {}
@@ -379,9 +407,9 @@ class Reading:
             "prediction": plain(source.prediction()),
             "people": _people(source),
             "plays": plays,
-            "defaults": self.keep_text(self._defaults(source)),
+            "defaults": self._keep_json(self._defaults(source)),
             "notes": notes,
-            "manifest": self.keep_text(manifest),
+            "manifest": self._keep_json(manifest),
         }
         # A run is added again after each turn, and most facts stay the same.
         changed: Record = {}
@@ -499,9 +527,9 @@ class Reading:
             number = numbers[id(call)]
             status = statuses.get(id(call), call.status)
             # A comparison of prompts also names calls of the run that it asks again. Their records
-            # are that run's.
-            recorded_call = self.calls.get(number, {})
-            if recorded_call.get("run", run) == run:
+            # are that run's. A made-up tape may name a thousand calls in each of a thousand turns.
+            recorded_call = self.calls.get(number, {"run": run, "n": turn.number})
+            if recorded_call["run"] == run and recorded_call.get("n") == turn.number:
                 calls.append(
                     self._call(
                         number,
@@ -516,7 +544,7 @@ class Reading:
         tables: dict[str, int] = {}
         table_texts = tables_in(turn.state, self._hidden[run])
         for name, text in table_texts.items():
-            tables[name] = self.keep_text(text)
+            tables[name] = self._keep_json(text)
         record: Record = {
             "run": run,
             "n": turn.number,
@@ -708,12 +736,18 @@ class Reading:
         # Compared first, since writing a schema as JSON takes long.
         if latest is not None and latest.options == options and _is_alike(latest.request, request):
             return latest.text
-        settings = {name: getattr(request, name) for name in SETTINGS}
-        settings["options"] = options
-        settings_as_json = dumps(plain(_short(settings)))
-        text = self.keep_text(settings_as_json)
-        self._latest_settings = _Settings(request, options, text)
-        return text
+        parts = [getattr(request, name) for name in (*_LARGE, "options")]
+        key = (request.model, *map(id, parts))
+        kept = self._long_settings.get(key)
+        if kept is None:
+            settings = {name: getattr(request, name) for name in SETTINGS}
+            settings["options"] = options
+            settings_as_json = dumps(plain(_short(settings)))
+            kept = _Settings(request, options, self._keep_json(settings_as_json))
+            if len(settings_as_json) > _KEPT_FROM:
+                self._long_settings[key] = kept
+        self._latest_settings = kept
+        return kept.text
 
     def _reply(self, attempt: Attempt, reply: ChatReply) -> Record:
         """Return the parts of an attempt's record that come from its reply."""
@@ -732,13 +766,15 @@ class Reading:
         }
 
     def _slots(self, request: ChatRequest) -> Any:
-        """Return the number of a form and the places of its spans; a text if it is damaged."""
+        """Return the number of a form and the places of its spans; a text if there are none."""
+        if self._span_room < 0:
+            return _TOO_MANY_SPANS
         try:
             spans = request.provenance.spans
         except TapeError as error:
             return clip(str(error), 200)
         roles = [message.role for message in request.messages]
-        units = [_Units(message.content) for message in request.messages]
+        units = [self._units_of(message.content) for message in request.messages]
         form: list[list[object]] = []
         places: list[int] = []
         for span in spans:
@@ -750,20 +786,47 @@ class Reading:
             end = units[message].units_before(span.end)
             places += [start, end - start]
             form.append([message, span.name, span.source, span.tokens])
+        in_user_message = sum(span.role == "user" for span in spans)
+        self._span_room -= max(0, len(spans) - in_user_message - _SPANS_OF_A_CALL)
         key = tuple(map(tuple, form))  # most prompts of a run have equal spans
         number = self._kept("forms", key, form)
         return [number, *places]
 
+    def _units_of(self, text: str) -> _Units:
+        """Return how JavaScript counts in a text; thousands of calls may share a long one."""
+        if len(text) < _LONG or text.isascii():
+            return _Units(text)
+        if text not in self._units:
+            self._units[text] = _Units(text)
+        return self._units[text]
+
     # --- shared parts ------------------------------------------------------------------------
 
     def keep_text(self, text: str) -> int:
-        """Return a text's number; a new one goes out with the next record."""
+        """Return a text's number; a new one goes out with the next record.
+
+        If there is no room left for it, this is the number of a sentence that says so.
+        """
+        return self._number_of(text, _LEFT_OUT)
+
+    def _keep_json(self, text: str) -> int:
+        """Do what ``keep_text`` does with a text of JSON, in whose place JSON stands too."""
+        return self._number_of(text, _LEFT_OUT_AS_JSON)
+
+    def _number_of(self, text: str, left_out: str) -> int:
         number = self._tables["texts"].get(text)
         if number is not None:
             return number
+        lines = text.split("\n")
+        known_lines = self._tables["lines"]
+        weight = _STEP_WEIGHT * len(lines)
+        weight += sum(sys.getsizeof(line) for line in lines if line not in known_lines)
+        if weight > self._text_room and text != left_out:
+            return self._number_of(left_out, left_out)
+        self._text_room -= weight
         steps: list[int] = []
         before = 0
-        for line in text.split("\n"):
+        for line in lines:
             number = self._kept("lines", line, line)
             # Most steps are 1, and compress to almost nothing.
             steps.append(number - before)
@@ -960,7 +1023,8 @@ class _Units:
         self._long: Sequence[int] = ()
         """The places of the characters that are two units."""
         if not text.isascii():
-            self._long = [match.start() for match in _TWO_UNITS.finditer(text)]
+            places = (match.start() for match in _TWO_UNITS.finditer(text))
+            self._long = array("L", places)
 
     def units_before(self, place: int) -> int:
         """Return how many units are before a character."""

@@ -442,6 +442,7 @@ def load_turns(
     """Return a run's turns with their calls, made from the records of ``Tape.turn_lines``."""
     recorder = ReplayRecorder(tape, run)
     turns: list[Turn] = []
+    named: set[int] = set()
     for record in records:
         # A lost line would shift all turns after it.
         if turns and record["turn"] != turns[-1].number + 1:
@@ -449,6 +450,14 @@ def load_turns(
                 f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} follows turn "
                 f"{turns[-1].number}; `llmsim-lab tape verify` says what else is wrong"
             )
+        for _, numbers in record["calls"]:
+            # Else a thousand turns could each name the same thousand calls, in a small file.
+            if not named.isdisjoint(numbers):
+                raise TapeError(
+                    f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} names "
+                    f"call {numbers[0]}, which is one of an earlier turn"
+                )
+            named.update(numbers)
         recorder.begin_turn(record["turn"])
         turns.append(decode_turn(cls, record, recorder.attempt))
     return turns

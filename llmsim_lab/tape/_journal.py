@@ -31,6 +31,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import threading
 import weakref
 import zlib
@@ -86,6 +87,7 @@ _SHARED = re.compile(rb'\{"(tape|text)":')
 """How a line begins that belongs to no run."""
 _DIGEST = re.compile(rb'"([0-9a-f]{16})"')
 _NUMBERS = re.compile(rb'"calls":\[([0-9,]*)\]')
+_ESCAPED_EMOJI = re.compile(rb"\\u[dD][89abAB]")
 _PROCESS = re.compile(rb'\{"run":[0-9]{1,9},"is":"set","process":([0-9]{1,10}),')
 
 
@@ -97,8 +99,14 @@ A plain tuple, and so is a ``Fact``: one is made for each line when a file is op
 
 def weight_of(raw: bytes) -> int:
     """Return about how many bytes a text of JSON takes as values of Python."""
+    letters = len(raw)
+    if not raw.isascii():
+        # Two or four bytes for each letter of a text in which one needs them.
+        letters = sys.getsizeof(raw.decode(errors="replace"))
+    elif _ESCAPED_EMOJI.search(raw):
+        letters *= 4
     # Each value takes some tens of them, as short as it may be in JSON.
-    return len(raw) + _VALUE_WEIGHT * sum(map(raw.count, b",[{"))
+    return letters + _VALUE_WEIGHT * sum(map(raw.count, b",[{"))
 
 
 class Fault(NamedTuple):
@@ -567,6 +575,10 @@ class Journal:
         """What was read, by its digest or place, and by its form."""
         self._weight = 0
         """Of all that is kept in them."""
+        self._in_use: weakref.WeakValueDictionary[tuple[object, object], Any] = (
+            weakref.WeakValueDictionary()
+        )
+        """What somebody else holds of them, which would else be read anew and be there twice."""
         self._weights: dict[str, int] = {}
         self._unpacked = b""
         if self.is_packed:
@@ -816,7 +828,7 @@ class Journal:
             TapeError: it is not there, or is not the one of its digest.
             ValueError: from ``form``, if it has not that form.
         """
-        kept: T | None = self._texts.get((digest, form))
+        kept: T | None = self._texts.get((digest, form)) or self._in_use.get((digest, form))
         if kept is not None:
             return kept
         value = b""
@@ -879,6 +891,8 @@ class Journal:
             self._forget_texts()
         self._weight += weight
         self._texts[key] = value
+        with suppress(TypeError):  # of a plain text or dict nothing tells who holds it
+            self._in_use[key] = value
         return value
 
     def _forget_texts(self) -> None:

@@ -49,6 +49,10 @@ logger = logging.getLogger(__name__)
 
 _MOST_TEXTS = 50_000
 """Columns of text in a frame: pandas takes three kilobytes for each, as short as its texts are."""
+_MOST_LETTERS = 2**26
+"""Of all prompts in a frame, or ..."""
+_MOST_LETTERS_A_BYTE = 8
+"""... so many times the bytes of the tape."""
 
 
 class Tape(SetOnce, AbstractContextManager["Tape"]):
@@ -327,15 +331,37 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         for good and was made again.
 
         A fork's requests begin after the fork; those before are its parent's.
+
+        Raises:
+            TapeError: there is no such run, or its prompts, written out for each call, have very
+                many times the letters that the tape has.
         """
+        number = self.run(run).id
+        calls = self.calls(number, forgotten=True)
+        self._check_prompts(number, calls)
         total = PromptsRead()
-        calls = self.calls(self.run(run).id, forgotten=True)
         rows: list[Row] = []
         for call in calls:
             # In order, since what a server reads anew depends on the prompts before.
             anew = total.add(call.attempt)
             rows.append(_frame_row(call, anew))
         return frame_of(rows)
+
+    def _check_prompts(self, run: int, calls: Sequence[RecordedCall]) -> None:
+        """Raise TapeError if a frame would hold far more than the tape, which has each text once.
+
+        A made-up tape may have a system message of megabytes, and a thousand calls that share it.
+        """
+        size = 0
+        for call in calls:
+            size += sum(len(message.content) for message in call.attempt.request.messages)
+        most = max(_MOST_LETTERS, _MOST_LETTERS_A_BYTE * self.journal.index.end)
+        if size > most:
+            raise TapeError(
+                f"the prompts of the {len(calls):,} calls of run {run} on {self.path} have "
+                f"{size:,} letters together, and a frame has at most {most:,}: "
+                f"tape.calls({run}, turn=1) has those of one turn"
+            )
 
     def compare(self, run_a: int, run_b: int) -> pd.DataFrame:
         """Return how two runs' trajectories differ, one row for each turn that both have.

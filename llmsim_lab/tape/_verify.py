@@ -102,6 +102,7 @@ def verify(tape: Tape | str | Path) -> list[Finding]:
 def _findings(tape: Tape) -> Iterator[Finding]:
     # One of its own: since the tape was opened, lines may have been changed in place.
     above = Index()
+    turn_of: dict[tuple[int, int], int] = {}
 
     @cache  # of what is wrong, not of what they hold: a file may have gigabytes of settings
     def fault_in_settings(digest: str) -> str:
@@ -120,7 +121,7 @@ def _findings(tape: Tape) -> Iterator[Finding]:
         # What follows in a run that is damaged already may only follow from that.
         if run not in above.broken:
             try:
-                _check(raw, above, fault_in_settings)
+                _check(raw, above, turn_of, fault_in_settings)
             except (ValueError, RecursionError, TapeError) as error:
                 wrong = str(error)
         fault = above.add(raw, fact=fact) or wrong
@@ -157,6 +158,7 @@ def _faults_in_manifest(info: RunInfo) -> list[str]:
 def _check(
     raw: bytes,
     above: Index,
+    turn_of: dict[tuple[int, int], int],
     fault_in_settings: Callable[[str], str],
 ) -> None:
     """Check what a line says.
@@ -164,6 +166,7 @@ def _check(
     Args:
         raw: the line.
         above: where the lines above it are.
+        turn_of: by run and call, the turn that names it; the line's own are added.
         fault_in_settings: returns what is wrong with settings, by their digest.
 
     Raises:
@@ -186,6 +189,12 @@ def _check(
     for number in _calls_named_in(line):
         if number not in above.places:
             raise ValueError(f"it names call {number}, which is not above it")
+        # A turn may stand there again, as after an intervention.
+        if (
+            kind == "turn"
+            and turn_of.setdefault((line["run"], number), line["turn"]) != line["turn"]
+        ):
+            raise ValueError(f"it names call {number}, which is one of an earlier turn")
     parent = line.get("parent")
     if parent is not None and parent not in above.runs:
         raise ValueError(f"its parent, run {parent}, is not above it")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from types import MappingProxyType
 from typing import (
     Annotated,
     Any,
@@ -23,7 +24,15 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
@@ -76,8 +85,16 @@ class _Fault(TypedDict):
     retry: NotRequired[bool]
 
 
-_NamedCall = tuple[Status, Annotated[list[_Number], Field(min_length=1)]]
+_NamedCall = tuple[Status, Annotated[list[_Number], Field(min_length=1, max_length=2)]]
 """A call, as records name it: how it went, and the numbers of its attempts."""
+
+
+def _each_once(calls: list[_NamedCall]) -> list[_NamedCall]:
+    numbers = [number for _, attempts in calls for number in attempts]
+    # Each call that is named becomes an object, and a number takes two bytes.
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("they name a call twice")
+    return calls
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -88,7 +105,7 @@ class _Record(TypedDict):
     seconds: NotRequired[Any]
     interventions: list[Any]
     planned: list[Any]
-    calls: list[_NamedCall]
+    calls: Annotated[list[_NamedCall], AfterValidator(_each_once)]
 
 
 _KINDS: Mapping[str, Mapping[str, object]] = {
@@ -424,13 +441,39 @@ def call_body(
     return b"," + line[1:-1]
 
 
-def parsed_settings(text: str) -> tuple[str | None, dict[str, Any]]:
-    """Return the system message of settings, if they have one, and all else."""
+class SharedOptions(FrozenDict):
+    """The options of requests that name one text, with all else that it says.
+
+    Each of them holds this object, so the text is read once for as long as one of them is there.
+
+    Attributes:
+        system: the system message; None if the text has none.
+        others: the settings that are not options.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        system: Message | None = None,
+        others: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(options)
+        self.system = system
+        self.others = others
+
+
+def parsed_settings(text: str) -> SharedOptions:
+    """Return the settings that a text says.
+
+    Raises:
+        ValueError: it says something else.
+    """
     values = read(_settings(), text)
     if not all_finite(values):
         raise ValueError("its settings hold a number that is not finite, which JSON cannot hold")
     system = values.pop("system", None)
-    return system, values
+    message = None if system is None else Message("system", system)
+    return SharedOptions(values.pop("options"), message, values)
 
 
 def call_of(
@@ -451,10 +494,10 @@ def call_of(
         TapeError: a text is missing.
     """
     # One object for all calls that name it, so a thousand calls hold their schema once.
-    system, settings = journal.text(line["settings"], parsed_settings)
+    options = journal.text(line["settings"], parsed_settings)
     messages = line["messages"]
-    if system is not None:
-        messages = (Message("system", system), *messages)
+    if options.system is not None:
+        messages = (options.system, *messages)
     site = None
     if "component" in line:
         site = CallSite(
@@ -472,7 +515,8 @@ def call_of(
         site=site,
         origin=origin,
         attempt=line.get("attempt", 1),
-        **settings,
+        options=options,
+        **options.others,
     )
     fault = line.get("fault", {})
     attempt = Attempt(

@@ -21,6 +21,8 @@ _PERSON = "human"
 """The model's name in requests to people, whose prompts no server reads."""
 _SENT_ALL_THE_SAME = ("timeout", "cancelled")
 """Without a reply, other requests did not come to a model."""
+_LONG = 10_000
+"""Of a message, in characters."""
 _MOST_TOKENS = 2**53
 """A count above it, or below 0, was not made by a server."""
 
@@ -47,6 +49,15 @@ class _Held:
     of_kind: dict[str, Text] = field(default_factory=dict)
     every: list[Text] = field(default_factory=list)
     """Sorted: the longest start that a text shares with any of them, it shares with a neighbour."""
+    tokens: dict[str, int] = field(default_factory=dict)
+
+    def tokens_of(self, content: str) -> int:
+        """Return a message's estimated tokens; thousands of requests may share a long one."""
+        if len(content) < _LONG:
+            return estimate_tokens(content)
+        if content not in self.tokens:
+            self.tokens[content] = estimate_tokens(content)
+        return self.tokens[content]
 
 
 @dataclass(slots=True)
@@ -113,7 +124,7 @@ class PromptsRead:
             cached = reply.cached_tokens
         # Without the server's count, four bytes count as a token.
         if tokens is None or not 0 <= tokens <= _MOST_TOKENS:
-            tokens = sum(map(estimate_tokens, text))
+            tokens = sum(map(held.tokens_of, text))
             cached = None
         # Of the texts the share, since a server counts the tokens of the whole prompt only.
         anew = tokens * after_latest / max(size, 1)

@@ -683,6 +683,7 @@ class ReplayRecorder(_AtTurn):
     def __init__(self, tape: Tape, run: int) -> None:
         super().__init__(tape, run)
         self._by_number: dict[int, Attempt] = {}
+        self._of_other_turns: dict[int, Attempt] = {}
 
     def begin_turn(self, turn: int) -> None:
         """Read the calls of a turn."""
@@ -746,5 +747,9 @@ class ReplayRecorder(_AtTurn):
         """Keep nothing, since the tape has it."""
 
     def attempt(self, number: int) -> Attempt:
-        """Return a recorded attempt by its number; those of this turn are in memory."""
-        return self._by_number.get(number) or self.tape.call(number).attempt
+        """Return a recorded attempt by its number, one object however often it is named."""
+        attempt = self._by_number.get(number) or self._of_other_turns.get(number)
+        if attempt is None:
+            attempt = self.tape.call(number).attempt
+            self._of_other_turns[number] = attempt
+        return attempt

@@ -287,6 +287,7 @@ class Watch:
 
         case = self.case
         report = StepReport(step=name, message="done")
+        gc.collect()  # what the step before left has no part in this one's memory
         self.blocked_s = 0.0
         self.uncaught = []
         begun = time.process_time()

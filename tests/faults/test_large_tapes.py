@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from faults_kit import Attack, Case, Plan
+from faults_kit import MEMORY_MB, Attack, Case, Plan
 from tape_text import sealed
 from tapes_kit import HEAD, line, run, text, turn
 from verbs_kit import LARGE, READ, steps_of
@@ -110,26 +110,74 @@ def ends_of_one_run() -> Lines:
 
 
 SETTINGS = (
-    b'{"model":"%d\xf0\x9f\x98\x80%b","schema":null,"tools":[],"options":{},"think":null,'
-    b'"keep_alive":null,"timeout_s":%b}'
+    b'{"model":"m","tools":[],"options":{},"think":null,"keep_alive":null,"timeout_s":1,'
+    b'"schema":null}'
 )
+# With an emoji, by which each letter takes four bytes in Python.
+LONG = b"\xf0\x9f\x98\x80%b" % (b"x" * 8_000_000)
+ANSWERED = {"text": "ok"}
 
 
-def call(number: int, settings: str) -> bytes:
-    return line("call", 1, turn=1, no=number, messages=[], settings=settings, seconds=1)
+def settings(number: object = "", *, schema: bytes = b"null", more: bytes = b"") -> bytes:
+    raw = SETTINGS.replace(b'"m"', b'"%b"' % str(number).encode())
+    return raw.replace(b"null}", schema + more + b"}")
 
 
-def settings_of_4_mb() -> Lines:
-    for number in range(3):
-        raw, digest = text(SETTINGS % (number, b"x" * 4_000_000, b"1"))
+def call(number: int, settings: str, **values: object) -> bytes:
+    return line("call", 1, turn=1, no=number, settings=settings, seconds=1, messages=[], **values)
+
+
+def calls_that_share(*texts: bytes, count: int = 300, **values: object) -> Lines:
+    lines, digests = zip(*map(text, texts), strict=True)
+    yield from lines
+    for number in range(1, count + 1):
+        yield call(number, digests[number % len(digests)], **values)
+
+
+def calls_of_long_settings() -> Lines:
+    for number in range(1, 13):
+        raw, digest = text(settings(number, more=b',"system":"%b"' % LONG))
         yield raw
         yield call(number, digest)
 
 
 def calls_of_bad_settings() -> Lines:
-    raw, digest = text(SETTINGS % (0, b"x" * 8_000_000, b'"x"'))
+    return calls_that_share(settings(more=b',"system":"%b","x":1' % LONG))
+
+
+def calls_of_one_system_message() -> Lines:
+    return calls_that_share(settings(more=b',"system":"%b"' % LONG), reply=ANSWERED)
+
+
+def settings_by_calls() -> Lines:
+    schemas = [b'{"a":[%d%b]}' % (number, b",[]" * 300_000) for number in range(8)]
+    return calls_that_share(*(settings(schema=schema) for schema in schemas), reply=ANSWERED)
+
+
+def places_in_a_system_message() -> Lines:
+    places = b",".join([b'[1,1,"name","of {turn}"]'] * 2_000)
+    raw, digest = text(b'{"system":[%b],"user":[],"facts":{"turn":0}}' % places)
     yield raw
-    yield from (call(number, digest) for number in range(200))
+    system = settings(more=b',"system":"%b"' % (b"x" * 20_000))
+    yield from calls_that_share(system, count=9_000, origin=[digest, []], reply=ANSWERED)
+
+
+def turns_of_the_same_calls() -> Lines:
+    yield from calls_that_share(settings(), count=600, reply=ANSWERED)
+    for number in range(1, 600):
+        yield turn(1, number, calls=[["ok", [named]] for named in range(1, 601)])
+
+
+def a_turn_of_one_call() -> Lines:
+    yield from calls_that_share(settings(), count=1, reply=ANSWERED)
+    yield turn(1, 1, calls=[["ok", [1] * 400_000]])
+
+
+def long_replies() -> Lines:
+    raw, digest = text(settings())
+    yield raw
+    for number in range(1, 4):
+        yield call(number, digest, reply={"text": ""}).replace(b'""', b'"%d%b"' % (number, LONG), 1)
 
 
 WIDE = r"TapeError: the 100 turns of run 1 on .* name 300,001 columns, nearly all of them empty"
@@ -152,10 +200,31 @@ DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {
     "runs without a start": lambda: [line("set", number) for number in range(9, 30_000)],
     "forgotten calls": lambda: [FORGET % (b"77," * 10**6)],
     "a long number": lambda: [FORGET % (b"7" * 4 * 10**6)],
-    "settings of 4 MB": settings_of_4_mb,
+    "calls of long settings": calls_of_long_settings,
     "calls of bad settings": calls_of_bad_settings,
+    "calls of one system message": calls_of_one_system_message,
+    "settings by calls": settings_by_calls,
+    "places in a system message": places_in_a_system_message,
+    "turns of the same calls": turns_of_the_same_calls,
+    "a turn of one call": a_turn_of_one_call,
+    "long replies": long_replies,
     "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
 }
+# What verify finds nothing wrong with.
+SOUND = (
+    calls_of_long_settings,
+    calls_of_one_system_message,
+    settings_by_calls,
+    places_in_a_system_message,
+    long_replies,
+)
+ENDS = {
+    calls_of_one_system_message: {"frames": "TapeError: the prompts of the 300 calls of run 1"},
+    turns_of_the_same_calls: {"page": "TapeError: run 1 .* turn 2 names call 1, which is one of"},
+}
+# Beside the program nine times the file, which has 96 MB: four times for the texts, and a frame
+# has copies. A sound one of plain letters takes three times.
+LARGER_MB = {calls_of_long_settings: 240 + 9 * 96}
 
 
 def write(lines: Callable[[], Iterable[bytes]], folder: Path) -> None:
@@ -175,8 +244,11 @@ def large_tapes(plan: Plan) -> Iterator[Case]:
         steps = steps_of(LARGE, dict.fromkeys(LARGE, "done") | ends)
         yield Case(name, steps, partial(write, lines))
     for name, damage in plan.chosen(DAMAGED, 2, 4):
-        steps = {"has findings": has_findings, **steps_of(READ)}
-        yield Case(name, steps, partial(write_damaged, damage))
+        steps = steps_of(READ, ENDS.get(damage))
+        if damage not in SOUND:
+            steps["has findings"] = has_findings
+        memory_mb = LARGER_MB.get(damage, MEMORY_MB)
+        yield Case(name, steps, partial(write_damaged, damage), memory_mb=memory_mb)
 
 
 def test_a_tape_takes_as_long_as_it_is_large(attack: Attack) -> None:

@@ -28,7 +28,7 @@ WORLDS: dict[str, Callable[..., Any]] = {
     "social": partial(SocialSimulation, population=6, seed_posts=4),
     "crisis": partial(CrisisSimulation, scenario="strait"),
 }
-VERBS = {name: (READ | CONTINUE)[name] for name in ("resume", "replay", "load", "Lab's page")}
+VERBS = {name: (READ | CONTINUE)[name] for name in ("resume", "replay", "load", "Lab")}
 FINITE = [value for value in GARBAGE if value == value]
 NUMBERS = (0, -1, 0.5, 1e308, -1e308, 5e-324, 2**64, 10**400, -(10**400))
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import partial
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 from faults_kit import Step
@@ -29,12 +29,14 @@ Verb = Callable[[Path], object]
 
 def command(*arguments: object) -> str:
     """Run a command line; an exception that is not for its user is raised."""
-    output = StringIO()
+    # Bytes, as a terminal gets them: as a text they may be four times as long.
+    written = BytesIO()
+    output = TextIOWrapper(written, "utf-8", write_through=True)
     sys.argv = ["llmsim-lab", *map(str, arguments)]
     with redirect_stdout(output), redirect_stderr(output), suppress(SystemExit):
         main()
-    assert "Traceback" not in output.getvalue()
-    return output.getvalue()
+    assert b"Traceback" not in written.getvalue()
+    return written.getvalue().decode()
 
 
 def client() -> LLMClient:
@@ -54,13 +56,22 @@ def asked_again(path: Path) -> None:
         recorded_model(tape)
 
 
+def opened(window: Lab | PromptViewer | RateChart) -> None:
+    """Show a window without a browser, and close it: ipywidgets keep it till then."""
+    try:
+        window.static_text()
+        window.static_html()
+    finally:
+        window.close()
+
+
 LARGE: Mapping[str, Verb] = {
     "verify": verify,
     "ls": lambda path: command("tape", "ls", path),
     "show": lambda path: command("tape", "show", path),
     "diff": lambda path: command("tape", "diff", path, 1, 2),
     "page": lambda path: page(path, path.with_suffix(".html")),
-    "Lab": lambda path: Lab(path).static_text(),
+    "Lab": lambda path: opened(Lab(path)),
     "turns_frame": lambda path: Tape(path, read_only=True).turns_frame(),
 }
 """What is done with a tape before it is known to be sound, however large it is."""
@@ -70,14 +81,13 @@ READ: Mapping[str, Verb] = {
     "tree": lambda path: Tape(path, read_only=True).tree(),
     "show a turn": lambda path: command("tape", "show", path, "--turn", 1),
     "view": lambda path: command("view", path, "-o", path.with_suffix(".html")),
-    "Lab's page": lambda path: Lab(path).static_html(),
-    "PromptViewer": lambda path: PromptViewer(path).static_text(),
-    "RateChart": lambda path: RateChart(path).static_text(),
-    "frames": frames,
+    "PromptViewer": lambda path: opened(PromptViewer(path)),
+    "RateChart": lambda path: opened(RateChart(path)),
     "compare": lambda path: Tape(path, read_only=True).compare(1, 2),
     "load": lambda path: load(path).decisions(),
     "replay": replay,
     "verify --ask": asked_again,
+    "frames": frames,  # last, since pandas keeps the memory of its columns
 }
 
 CONTINUE: Mapping[str, Verb] = {

@@ -110,6 +110,16 @@ def test_a_turn_costs_what_is_new_however_long_the_run_is(monkeypatch: pytest.Mo
     assert {turn.number for turn in asked} == {31}
 
 
+def test_texts_that_would_take_too_much_memory_are_left_out_and_a_sentence_says_so() -> None:
+    reading = Reading("a game")
+    short, long = map(reading.keep_text, ("so", "x" * 2**27))
+    assert reading.keep_text("y" * 2**27) == long != short
+    reading.put("a view", "", "")
+    log = Log(reading.records)
+    assert log.text(short) == "so"
+    assert log.text(long).startswith("(Left out here: the texts of a page or window take no more")
+
+
 def test_numbers_that_come_later_can_be_charted() -> None:
     run = PublicGoods(players="random")
     reading = read(run)

@@ -50,6 +50,7 @@ _LONGEST_NAME = 200
 _MOST_LISTED = 100
 """Of the right names in a message: those of a configuration, of a table's columns."""
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_WITH_TEXT = (str, dict, list)
 _BARE = re.compile(r"[^\s\"=\\]+")
 """A value that stands in a log line without quotes."""
 
@@ -115,10 +116,14 @@ def whole(value: Any) -> Any:
     """Return a value of JSON whose texts, as deep as they are, have no half characters."""
     if isinstance(value, str):
         return whole_text(value)
+    # What has no text stays: a line may have a million empty lists, whose copies take memory.
     if isinstance(value, dict):
-        return {whole_text(str(name)): whole(item) for name, item in value.items()}
+        return {
+            whole_text(str(name)): whole(item) if item and isinstance(item, _WITH_TEXT) else item
+            for name, item in value.items()
+        }
     if isinstance(value, list):
-        return [whole(item) for item in value]
+        return [whole(item) if item and isinstance(item, _WITH_TEXT) else item for item in value]
     return value
 
 

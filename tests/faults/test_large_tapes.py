@@ -180,6 +180,12 @@ def long_replies() -> Lines:
         yield call(number, digest, reply={"text": ""}).replace(b'""', b'"%d%b"' % (number, LONG), 1)
 
 
+def states_of_lists() -> Lines:
+    lists = b"[%b]" % b",".join([b"[]"] * 330_000)
+    for number in range(1, 13):
+        yield turn(1, number, state={"a": ""}).replace(b'""', lists, 1)
+
+
 WIDE = r"TapeError: the 100 turns of run 1 on .* name 300,001 columns, nearly all of them empty"
 TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "a chart for each column": (a_chart_for_each_column, {}),
@@ -208,6 +214,7 @@ DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {
     "turns of the same calls": turns_of_the_same_calls,
     "a turn of one call": a_turn_of_one_call,
     "long replies": long_replies,
+    "states of lists": states_of_lists,
     "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
 }
 # What verify finds nothing wrong with.
@@ -217,14 +224,18 @@ SOUND = (
     settings_by_calls,
     places_in_a_system_message,
     long_replies,
+    states_of_lists,
 )
 ENDS = {
     calls_of_one_system_message: {"frames": "TapeError: the prompts of the 300 calls of run 1"},
     turns_of_the_same_calls: {"page": "TapeError: run 1 .* turn 2 names call 1, which is one of"},
 }
-# Beside the program nine times the file, which has 96 MB: four times for the texts, and a frame
-# has copies. A sound one of plain letters takes three times.
-LARGER_MB = {calls_of_long_settings: 240 + 9 * 96}
+# Beside the program four times what a sound tape of that size takes, which is eight times the file;
+# of long texts, of 96 MB here, twice the file, where none has an emoji.
+LARGER_MB = {
+    states_of_lists: 240 + 4 * 8 * 12,
+    calls_of_long_settings: 240 + 4 * 2 * 96 + 96,
+}
 
 
 def write(lines: Callable[[], Iterable[bytes]], folder: Path) -> None:

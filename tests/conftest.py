@@ -7,8 +7,10 @@ are not watched, since some of them fetch and run the embedded model.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import ipaddress
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -37,6 +39,9 @@ MODEL_VARIABLES = (
 
 os.environ["MPLBACKEND"] = "Agg"
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and rich would obey it
+if importlib.util.find_spec("sniffio") is None:
+    # httpcore asks for it a dozen times in each request, and Python would look in every folder.
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,6 +52,8 @@ def pytest_collection() -> Generator[None]:
         return (yield)
     finally:
         gc.freeze()
+        # Python's 700 would begin a search every other test, and each goes through all reports.
+        gc.set_threshold(10_000)
         gc.enable()
 
 
@@ -73,13 +80,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files without a test that starts programs unread where no other is asked for.
-
-    Each of several workers would import all of them.
-    """
-    if config.option.markexpr != "process" or not collection_path.is_file():
+    """Leave files unread of whose tests none is asked for: each worker would import all of them."""
+    marker = config.option.markexpr
+    if marker not in ("", "process") or not collection_path.is_file():
         return None
-    return b"mark.process" not in collection_path.read_bytes() or None
+    content = collection_path.read_bytes()
+    if marker == "process":
+        return b"mark.process" not in content or None
+    return re.search(rb"^pytestmark = .*mark\.process", content, re.MULTILINE) is not None or None
 
 
 @pytest.hookimpl(trylast=True)  # after the folders have put their markers on their tests

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 REPO = Path(__file__).resolve().parents[1]
 OLLAMA_PORT = 11434
+BEHIND_PROXY = bool(urllib.request.getproxies())
 MODEL_VARIABLES = (
     *("OLLAMA_HOST", "OLLAMA_API_KEY", "OLLAMA_NUM_PARALLEL", "LLMSIM_PROGRESS", "LLMSIM_LOG"),
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_CUSTOM_HEADERS"),
@@ -262,7 +263,7 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
             for name in MODEL_VARIABLES:
                 patch.delenv(name, raising=False)
         patch.setenv("LLMSIM_CARDS", str(REPO / "build" / "no-cards"))
-        if urllib.request.getproxies():  # the user's proxy is not for servers on this machine
+        if BEHIND_PROXY:  # it is not for servers on this machine
             for name in ("NO_PROXY", "no_proxy"):
                 patch.setenv(name, f"{os.environ.get(name, '')},127.0.0.1,localhost")
         Watch.live, Watch.running = live, True

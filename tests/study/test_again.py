@@ -132,9 +132,7 @@ def test_effects_of_one_run_speak_of_its_situations_and_of_several_of_new_runs(t
     assert both.results["run"].unique().tolist() == [1, 2]
     good, fair = (lambda text: f"{text} Be good."), (lambda text: f"{text} Be fair.")
     words = {"prompt": {"as it is": None, "kind": [kind, good, fair]}}
-    study, wider = (
-        played(again(tape, words, run=run, turns=[1, 2], samples=1)) for run in (1, "all")
-    )
+    study, wider = (played(again(tape, words, run=run, turns=[1, 2])) for run in (1, "all"))
     assert {it.generalises_to for it in study.effects()} == {"new wordings"}
     assert study.results["wording"].unique().tolist() == ["", "kind", "wording 2", "wording 3"]
     [these], [new] = (it.plan().detectable.values() for it in (study, wider))

@@ -137,7 +137,7 @@ def test_users_of_a_social_network_draw_anew_when_the_rule_answers() -> None:
 
 def test_an_arm_compared_with_itself_has_p_values_all_over() -> None:
     found = []
-    for number in range(6):
+    for number in range(10):
         study = Study(
             Council,
             {"replicate": [0, 1]},

@@ -7,8 +7,10 @@ are not watched, since some of them fetch and run the embedded model.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import ipaddress
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 REPO = Path(__file__).resolve().parents[1]
 OLLAMA_PORT = 11434
+BEHIND_PROXY = bool(urllib.request.getproxies())
 MODEL_VARIABLES = (
     *("OLLAMA_HOST", "OLLAMA_API_KEY", "OLLAMA_NUM_PARALLEL", "LLMSIM_PROGRESS", "LLMSIM_LOG"),
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_CUSTOM_HEADERS"),
@@ -37,6 +40,9 @@ MODEL_VARIABLES = (
 
 os.environ["MPLBACKEND"] = "Agg"
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and rich would obey it
+if importlib.util.find_spec("sniffio") is None:
+    # httpcore asks for it a dozen times in each request, and Python would look in every folder.
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,6 +53,8 @@ def pytest_collection() -> Generator[None]:
         return (yield)
     finally:
         gc.freeze()
+        # Python's 700 would begin a search every other test, and each goes through all reports.
+        gc.set_threshold(10_000)
         gc.enable()
 
 
@@ -73,13 +81,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files without a test that starts programs unread where no other is asked for.
-
-    Each of several workers would import all of them.
-    """
-    if config.option.markexpr != "process" or not collection_path.is_file():
+    """Leave files unread of whose tests none is asked for: each worker would import all of them."""
+    marker = config.option.markexpr
+    if marker not in ("", "process") or not collection_path.is_file():
         return None
-    return b"mark.process" not in collection_path.read_bytes() or None
+    content = collection_path.read_bytes()
+    if marker == "process":
+        return b"mark.process" not in content or None
+    return re.search(rb"^pytestmark = .*mark\.process", content, re.MULTILINE) is not None or None
 
 
 @pytest.hookimpl(trylast=True)  # after the folders have put their markers on their tests
@@ -254,7 +263,7 @@ def _isolated(request: pytest.FixtureRequest) -> Iterator[None]:
             for name in MODEL_VARIABLES:
                 patch.delenv(name, raising=False)
         patch.setenv("LLMSIM_CARDS", str(REPO / "build" / "no-cards"))
-        if urllib.request.getproxies():  # the user's proxy is not for servers on this machine
+        if BEHIND_PROXY:  # it is not for servers on this machine
             for name in ("NO_PROXY", "no_proxy"):
                 patch.setenv(name, f"{os.environ.get(name, '')},127.0.0.1,localhost")
         Watch.live, Watch.running = live, True

@@ -885,8 +885,11 @@ def _values_in_words(values: Collection[object]) -> str:
 
 def is_parameter(cls: type[BaseWorld], name: str) -> bool:
     """Return True for the name of a parameter, unless a subclass replaced the parameter."""
-    # Static, since getattr would call the Parameter and return its default.
-    return isinstance(inspect.getattr_static(cls, name, None), Parameter)
+    # From the classes' dicts, since getattr would call the Parameter and return its default.
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return isinstance(base.__dict__[name], Parameter)
+    return False
 
 
 def _check_world(cls: type[BaseWorld]) -> None:

@@ -200,7 +200,7 @@ def test_ctrl_c_ends_a_tournament_between_two_matches(dilemma: Any) -> None:
             return 0
 
     with pytest.raises(KeyboardInterrupt):
-        tournament({}, Interrupted, rounds=1, seeds=100_000, also=["random", "rule"])
+        tournament({}, Interrupted, rounds=1, seeds=1_000, also=["random", "rule"])
     played = len(seeds)
     time.sleep(0.1)
     assert len(seeds) == played

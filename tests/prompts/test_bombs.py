@@ -15,9 +15,9 @@ values = pytest.fixture(scope="module", name="values")(bomb_values)
 
 @pytest.fixture
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count as always, to a tenth: what is not counted has no end, however few are allowed."""
-    monkeypatch.setattr(language, "MAX_STEPS", language.MAX_STEPS // 10)
-    monkeypatch.setattr(language, "MAX_OUTPUT", language.MAX_OUTPUT // 10)
+    """Count as always, to a fiftieth: what is not counted has no end, however few are allowed."""
+    monkeypatch.setattr(language, "MAX_STEPS", language.MAX_STEPS // 50)
+    monkeypatch.setattr(language, "MAX_OUTPUT", language.MAX_OUTPUT // 50)
 
 
 def test_what_all_share_is_bounded_as_a_whole() -> None:

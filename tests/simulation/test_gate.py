@@ -42,6 +42,12 @@ def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cards" / "economics"
 
 
+@pytest.fixture(scope="module")
+def card() -> EconomicsCard:
+    """The card of a Taylor rule."""
+    return economics_card(TaylorRule(), seed=1)
+
+
 def read(request: ChatRequest) -> dict[str, float]:
     """Return what a briefing says of the economy."""
     text = request.messages[-1].content
@@ -271,8 +277,9 @@ def test_a_folder_that_cannot_be_written_to_is_named(
         economics_card(client_of(scripted(by_rule)))
 
 
-def test_a_taylor_rule_passes_and_its_card_is_shown_as_text_and_a_frame() -> None:
-    card = economics_card(TaylorRule(), seed=1)
+def test_a_taylor_rule_passes_and_its_card_is_shown_as_text_and_a_frame(
+    card: EconomicsCard,
+) -> None:
     assert card.verdict.startswith("Passes the economic gate. In the end it raises the rate by 1.")
     names = ["inflation", "long run", "output gap", "drift", "rate", "target"]
     frame = card.to_frame().set_index("name")
@@ -303,8 +310,7 @@ def test_how_long_it_takes_is_told_by_what_questions_took_but_for_the_first(
     assert said[-1] == "question 72 of 72, about 1 s left"
 
 
-def test_a_card_is_judged_with_three_answers_missing_and_not_with_four() -> None:
-    card = economics_card(TaylorRule(), seed=1)
+def test_a_card_is_judged_with_three_answers_missing_and_not_with_four(card: EconomicsCard) -> None:
     for missing, is_judged in ((3, True), (4, False)):
         moves = dict(card.moves) | dict.fromkeys(list(card.moves)[:missing])
         left = card.model_copy(update={"moves": moves})
@@ -313,8 +319,9 @@ def test_a_card_is_judged_with_three_answers_missing_and_not_with_four() -> None
         assert not is_judged or left.response.units == 24 - 2
 
 
-def test_a_name_counts_by_how_much_it_changes_both_images_of_a_situation() -> None:
-    card = economics_card(TaylorRule(), seed=1)
+def test_a_name_counts_by_how_much_it_changes_both_images_of_a_situation(
+    card: EconomicsCard,
+) -> None:
     changed = {}
     for key in card.moves:
         pair = key.partition(" ")[0]

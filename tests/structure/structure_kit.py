@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,12 +28,23 @@ def read_source(path: Path) -> Source:
     """Return what a source imports and defines."""
     imports: list[ast.AST] = []
     classes: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    # Most of a tree are expressions, which hold neither imports by statement nor classes.
+    walk = ast.walk if "import_module" in text else _statements
+    for node in walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef):
             classes.append(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom) or _is_import(node):
             imports.append(node)
     return Source(tuple(imports), tuple(classes))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+        nodes = getattr(node, block, ())
+        for inner in nodes if isinstance(nodes, list) else ():  # a lambda's body is an expression
+            yield inner
+            yield from _statements(inner)
 
 
 def _is_import(node: ast.AST) -> bool:

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 # Written in pieces, so that this file passes its own test.
-MACHINE = re.compile(
-    r"(?<![\w.~$}-])/(?:" + "|".join(("home", "Users")) + r")/\w"
-    r"|(?<![\w.~$}-])/(?:" + "|".join(("root", "work", "farm")) + r")(?:/|\b(?=[\"'`\s:]))"
-)
+HOMES = "|".join(("home", "Users"))
+ROOTS = "|".join(("root", "work", "farm"))
+# The slash first: Python finds a character far faster than a place before which others are not.
+MACHINE = re.compile(rf"/(?<![\w.~$}}-]/)(?:(?:{HOMES})/\w|(?:{ROOTS})(?:/|\b(?=[\"'`\s:])))")
 HOSTS = ("pypi" + ".org", "files.python" + "hosted.org", "registry.npm" + "js.org")
 REGISTRY = re.compile("|".join(map(re.escape, (*HOSTS, "deb.debian" + ".org"))))
 
@@ -18,10 +18,9 @@ REGISTRY = re.compile("|".join(map(re.escape, (*HOSTS, "deb.debian" + ".org"))))
 def faults_in(text: str) -> list[str]:
     """Return what must not stand in a file, each with its line."""
     return [
-        f"line {number}: {match.group()}"
-        for number, line in enumerate(text.splitlines(), 1)
+        f"line {text.count(chr(10), 0, match.start()) + 1}: {match.group()}"
         for pattern in (MACHINE, REGISTRY)
-        for match in pattern.finditer(line)
+        for match in pattern.finditer(text)
     ]
 
 

@@ -430,16 +430,16 @@ def test_the_smallest_difference_of_group_shares_has_the_power_it_promises(
     size = smallest_difference_of_group_shares(n, alpha=alpha)
     assert size is not None
 
+    ones = np.arange(n + 1)
+    # The tables in which Fisher's test as scipy has it finds the difference.
+    found = np.array(
+        [[stats.fisher_exact([[a, n - a], [b, n - b]]).pvalue <= alpha for b in ones] for a in ones]
+    )
+
     def power(size: float) -> float:
-        """Sum up the tables in which Fisher's test as scipy has it finds the difference."""
-        ones = np.arange(n + 1)
         upper = stats.binom.pmf(ones, n, 0.5 + size / 2)
         lower = stats.binom.pmf(ones, n, 0.5 - size / 2)
-        found = [
-            [stats.fisher_exact([[a, n - a], [b, n - b]]).pvalue <= alpha for b in ones]
-            for a in ones
-        ]
-        return float(upper @ np.array(found) @ lower)
+        return float(upper @ found @ lower)
 
     assert power(size - 0.01) < 0.8 <= power(size)
 

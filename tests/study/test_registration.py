@@ -192,6 +192,7 @@ def test_a_world_that_chance_cannot_play_is_registered_without_prompts_and_warne
     assert all("ValueError: the gate is shut" in line for line in lines)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_sets_what_was_not_registered_apart(tmp_path: Path) -> None:
     path, page = tmp_path / "plan.json", tmp_path / "out.html"
     study_of(outcome="level").register(path)
@@ -248,6 +249,7 @@ def test_effects_of_a_registered_formula_are_those_of_the_registered_arms(tmp_pa
         dropped.registered_effects()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_says_that_a_registered_outcome_is_not_in_the_study(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     study_of(outcome="level").register(path)

@@ -155,6 +155,7 @@ def of_players(levels: dict[str, Any], **settings: Any) -> Study:
 CLASS = Person(ask=answer)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_decisions_that_were_filled_in_are_counted_in_the_table_and_the_report(
     tmp_path: Path,
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_class_and_a_model_stand_in_one_table() -> None:
     assert multiverse(study, "players").chance is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_registration_says_how_runs_are_compared(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     registered = spring().register(file)

@@ -547,11 +547,6 @@ def test_what_listens_to_a_study_is_called_when_it_has_ended_too() -> None:
     assert is_playing[-1] is False
 
 
-def test_at_least_one_run_is_played_at_once() -> None:
-    with pytest.raises(ConfigError, match="parallel=0 must be a whole number from 1 on"):
-        study_of().run(parallel=0)
-
-
 def test_a_plan_s_spread_is_of_conditions_not_of_draws_of_the_reference() -> None:
     study = played(study_of(vary={"factor": [1.0, 2.0], "replicate": [0, 1]}))
     by_chance, *conditions = study.effects()

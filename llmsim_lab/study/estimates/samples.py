@@ -8,6 +8,7 @@ is inferred, so that n never counts turns or calls. This module knows neither ta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -55,25 +56,23 @@ def cube_of(
 ) -> Cube:
     """Return the means of columns by a table's keys; a single column adds no axis."""
     levels = []
-    groups = []
+    places = []
     for key in keys:
         # In the order of the table, which is that of the design.
-        levels.append(list(table[key].unique()))
-        groups.append(table[key])
-    numbers = columns.astype(float)
-    # inf replaces -inf too, since the mean becomes NaN either way.
-    is_infinite = numbers.abs() > _INFINITE
-    numbers = numbers.mask(is_infinite, np.inf)
-    means = numbers.groupby(groups, sort=False).mean()
-    means = means.where(means < np.inf)
-    index = pd.MultiIndex.from_product(levels)
-    if len(keys) == 1:
-        # A plain index, since reindexing it by an index of several levels finds nothing.
-        index = pd.Index(levels[0])
-    # All combinations, also those without a row.
-    whole = means.reindex(index).to_numpy()
+        place_of_row, names = pd.factorize(table[key], use_na_sentinel=False)
+        levels.append(list(names))
+        places.append(place_of_row)
     shape = [len(names) for names in levels]
-    column_count = whole.shape[1]
+    # One number for each cell: grouping by several columns is far slower.
+    cells = np.ravel_multi_index(places, shape)
+    numbers = columns.to_numpy(dtype=float)
+    # inf replaces -inf too, since the mean becomes NaN either way.
+    numbers = np.where(np.abs(numbers) > _INFINITE, np.inf, numbers)
+    means = pd.DataFrame(numbers).groupby(cells, sort=False).mean()
+    column_count = numbers.shape[1]
+    # All combinations, also those without a row.
+    whole = np.full((math.prod(shape), column_count), np.nan)
+    whole[means.index] = means.where(means < np.inf)
     if column_count > 1:
         shape.append(column_count)
     return Cube(whole.reshape(shape), levels)

@@ -34,6 +34,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, PromptError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts.prompt import RecordedPrompt
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._kept import ctrl_c_unchanged, decoded, encoded, kept_values
 from llmsim_lab.run.config import StateChange
@@ -440,7 +441,7 @@ def _recorded_prompt(
     """
     # ``of_text`` does not parse headings: a system message may have a line such as ``## User``.
     if system is not None:
-        return Prompt.of_text(
+        return RecordedPrompt.of_text(
             text,
             system=system,
             name=name,
@@ -448,14 +449,14 @@ def _recorded_prompt(
         )
     with suppress(PromptError):
         # If a text has headings, its digest shows whether they were parsed.
-        prompt = Prompt.parse(
+        prompt = RecordedPrompt.parse(
             text,
             name=name,
             parent=parent,
         )
         if prompt.digest == digest:
             return prompt
-    return Prompt.of_text(
+    return RecordedPrompt.of_text(
         text,
         system="",
         name=name,

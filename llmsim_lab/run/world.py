@@ -43,6 +43,7 @@ from llmsim_lab.run.config import (
     WorldConfig,
     by_name,
     config_type_of,
+    not_configured,
     stand_in_of,
     state_type_of,
     word_of_person,
@@ -527,9 +528,7 @@ class BaseWorld(Generic[StateT]):
         self._change(self.turns[-1], changes)
         if self.turn_number == 0:
             set_at_start = [change for change in self._set_first if change.turn == 0]
-            configured = self.config.interventions
-            to_come = [change for change in self._planned if change not in configured]
-            self._set_first = set_at_start + to_come
+            self._set_first = set_at_start + not_configured(self.config, self._planned)
 
     def _check_planned(self, change: StateChange) -> None:
         """Raise ConfigError for an intervention whose turn has begun, or that cannot be set."""

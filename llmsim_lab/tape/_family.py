@@ -19,7 +19,7 @@ from typing import NamedTuple
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import MAX_KEPT, Journal, Place, weight_of
-from llmsim_lab.tape.changes import Allowance, DoneInTurn, done_in
+from llmsim_lab.tape.changes import Allowance, DoneInTurn, done_in, planned_in_words
 from llmsim_lab.tape.lines import Line, Manifest, Record, RunInfo, read_line, reading_run
 
 _INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
@@ -308,9 +308,7 @@ class Family:
             places = self.journal.index.turns[stretch.run]
             latest = _latest_within(turns.numbers, stretch)
             if is_latest and latest is not None:
-                planned = self._done_at(places[latest]).planned
-                allowance.take_words(planned)
-                total.update(planned)
+                total.update(self._planned_at(places[latest], latest, allowance))
                 is_latest = False
             begin = bisect_left(turns.altered, stretch.first)
             end = bisect_right(turns.altered, stretch.last)
@@ -338,6 +336,29 @@ class Family:
             turns = _Turns(state, numbers, altered)
             self._turns[run] = turns
         return turns
+
+    def _planned_at(
+        self,
+        place: Place,
+        turn: int,
+        allowance: Allowance,
+    ) -> list[str]:
+        """Return what the line of a turn says is planned for later ones, in words."""
+        done = self._done_at(place)
+        allowance.take_words(done.planned)
+        planned = [*done.planned]
+        for digest in done.texts:
+            # First: thousands of runs may name one text, and it may have to be read for each.
+            allowance.take(self.journal.weight(digest))
+            with checked(f"a plan on the tape {self.journal.path} is damaged"):
+                later = [
+                    change.words
+                    for change in self.journal.text(digest, planned_in_words)
+                    if change.turn > turn
+                ]
+            allowance.take_words(later)
+            planned += later
+        return planned
 
     def _done_at(self, place: Place) -> DoneInTurn:
         """Return what was done and what was planned in the line of a turn, in words."""

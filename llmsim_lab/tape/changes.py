@@ -19,6 +19,7 @@ from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.tape.lines import Record, RunInfo
+from llmsim_lab.tape.plans import planned_in_text, texts_named_in
 
 _MAX_TEXT = 60
 """Of a value or a name, in characters."""
@@ -56,10 +57,24 @@ Done: TypeAlias = tuple[str, ...]
 
 
 class DoneInTurn(NamedTuple):
-    """What was done from outside in a turn, and what is planned for later ones, in words."""
+    """What was done from outside in a turn, and what is planned for later ones, in words.
+
+    Attributes:
+        interventions: what was done.
+        planned: what is planned that the turn's line has itself.
+        texts: the digests of texts with more that is planned.
+    """
 
     interventions: Done
     planned: Done
+    texts: Sequence[str]
+
+
+class PlannedInWords(NamedTuple):
+    """An intervention that is planned, with the turn that it is for, as the tape has it."""
+
+    turn: Any
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +127,7 @@ class Allowance:
         """Spend what it costs to compare a run, as short as it is."""
         self.take(_COST_OF_A_RUN)
 
-    def take_words(self, done: Done) -> None:
+    def take_words(self, done: Sequence[str]) -> None:
         """Spend what it costs to compare interventions."""
         self.take(_COST_OF_WORDS * len(done))
 
@@ -167,10 +182,20 @@ def interventions_alone(done: Counter[str]) -> list[str]:
 
 def done_in(record: Record) -> DoneInTurn:
     """Return what was done and planned in a turn."""
+    planned = [change for change in record["planned"] if not isinstance(change, str)]
     return DoneInTurn(
         interventions=tuple(map(_words, record["interventions"])),
-        planned=tuple(map(_words, record["planned"])),
+        planned=tuple(map(_words, planned)),
+        texts=texts_named_in(record["planned"]),
     )
+
+
+def planned_in_words(text: str) -> list[PlannedInWords]:
+    """Return the interventions of a text of a plan, in words, each with its turn."""
+    return [
+        PlannedInWords(as_mapping(change).get("turn"), _words(change))
+        for change in planned_in_text(text)
+    ]
 
 
 def differences(

@@ -363,7 +363,9 @@ class Family:
     def _done_at(self, place: Place) -> DoneInTurn:
         """Return what was done and what was planned in the line of a turn, in words."""
         if place not in self._done:
-            self._done[place] = done_in(self._record(place))
+            record = self._record(place)
+            with checked(f"turn {record['turn']} on the tape {self.journal.path} is damaged"):
+                self._done[place] = done_in(record)
         return self._done[place]
 
     def record_of(

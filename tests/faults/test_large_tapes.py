@@ -54,6 +54,16 @@ def long_interventions() -> Lines:
         yield turn(number, 0)
 
 
+def plans_that_reruns_share() -> Lines:
+    raw, digest = text(b"[%b]" % b",".join([b'{"turn":9}'] * 250_000))
+    yield raw
+    yield run(1)
+    yield turn(1, 0, planned=[digest])
+    for number in range(2, 1200):
+        yield run(number, verb="rerun", parent=1)
+        yield turn(number, 0, planned=[digest])
+
+
 def reruns_of_a_changed_run() -> Lines:
     yield run(1)
     for number in range(800):
@@ -203,6 +213,7 @@ TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "forks one turn later each": (forks_one_turn_later_each, {}),
     "long interventions": (long_interventions, {}),
     "many prompts": (many_prompts, {"load": "done"}),
+    "plans that reruns share": (plans_that_reruns_share, {}),
     "reruns of a changed run": (reruns_of_a_changed_run, {}),
     "reruns of reruns": (reruns_of_reruns, {}),
     "settings by turns": (settings_by_turns, {}),

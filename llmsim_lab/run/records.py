@@ -8,8 +8,8 @@ play the run again, and to tell two runs apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -111,20 +111,27 @@ def plan_writer() -> PlanWriter:
 
 
 def _changes_as_json(changes: Sequence[StateChange]) -> object:
-    with _writing():
-        return _CHANGES.dump_python(
-            tuple(changes),
-            mode="json",
-            by_alias=True,
-        )
+    return _as_json(_CHANGES, tuple(changes), Places())
 
 
-@contextmanager
-def _writing() -> Iterator[None]:
-    """Raise TapeError for what pydantic cannot write."""
+def _as_json(
+    adapter: TypeAdapter[Any],
+    values: object,
+    places: Places,
+) -> Any:
+    """Return values of an adapter's type JSON-ready.
+
+    Raises:
+        TapeError: JSON cannot hold them.
+    """
     try:
         with ctrl_c_unchanged():
-            yield
+            return adapter.dump_python(
+                values,
+                mode="json",
+                by_alias=True,
+                context=places,
+            )
     except PydanticSerializationError as error:
         raise TapeError(f"a turn cannot be written: {error}") from error
 
@@ -182,14 +189,9 @@ def _rest_of_record(
     }
     if turn.led_to:  # left out if empty, so that older recordings, which lack it, stay equal
         values["led_to"] = turn.led_to
-    with _writing():
-        record: dict[str, Any] = _rest().dump_python(
-            values,
-            mode="json",
-            by_alias=True,
-            context=Places(turn.calls),
-        )
-    record["planned"] = [*planned.texts, *record["planned"]]
+    record: dict[str, Any] = _as_json(_rest(), values, Places(turn.calls))
+    if planned.texts:
+        record["planned"] = [*planned.texts, *record["planned"]]
     # By their numbers on the tape, where each attempt has a line of its own.
     record["calls"] = [[call.status, list(call.numbers)] for call in turn.calls]
     return record
@@ -281,6 +283,8 @@ def planned_in(
     # turn has those for the turn.
     played = []
     for record, after in pairwise(records):
+        if not record["planned"]:  # as in most turns
+            continue
         with _reading(record):
             played += _changes(plans.for_turn(record, after["turn"]))
     return played + planned_after(records[-1], plans)

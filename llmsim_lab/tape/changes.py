@@ -56,17 +56,15 @@ Done: TypeAlias = tuple[str, ...]
 """What was done from outside, in words."""
 
 
-class DoneInTurn(NamedTuple):
-    """What was done from outside in a turn, and what is planned for later ones, in words.
+class PlannedInTurn(NamedTuple):
+    """What a turn's line says is planned.
 
     Attributes:
-        interventions: what was done.
-        planned: what is planned that the turn's line has itself.
-        texts: the digests of texts with more that is planned.
+        words: what the line has itself, in words.
+        texts: the digests of the texts that it names.
     """
 
-    interventions: Done
-    planned: Done
+    words: Done
     texts: Sequence[str]
 
 
@@ -180,12 +178,20 @@ def interventions_alone(done: Counter[str]) -> list[str]:
     return _few(done.elements())
 
 
-def done_in(record: Record) -> DoneInTurn:
-    """Return what was done and planned in a turn."""
+def done_in(record: Record) -> Done:
+    """Return what was done from outside in a turn, in words."""
+    return tuple(map(_words, record["interventions"]))
+
+
+def planned_in(record: Record) -> PlannedInTurn:
+    """Return what the line of a turn says is planned.
+
+    Raises:
+        ValueError: it names a text twice.
+    """
     planned = [change for change in record["planned"] if not isinstance(change, str)]
-    return DoneInTurn(
-        interventions=tuple(map(_words, record["interventions"])),
-        planned=tuple(map(_words, planned)),
+    return PlannedInTurn(
+        words=tuple(map(_words, planned)),
         texts=texts_named_in(record["planned"]),
     )
 

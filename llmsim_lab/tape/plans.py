@@ -73,6 +73,8 @@ class PlanWriter:
             planned: the run's plan. What is for that turn and those before is left out.
             turn: the turn's number.
         """
+        if not planned:
+            return NOTHING_PLANNED
         # In most turns the plan is the one of the turn before.
         if planned is not self._planned:
             self._split(planned)

@@ -331,13 +331,16 @@ def _hints_of(cls: type) -> dict[str, Any]:
         ) from error
 
 
-def not_configured(config: WorldConfig, changes: Iterable[StateChange]) -> list[StateChange]:
-    """Return the interventions that are not in a configuration."""
+def not_among(
+    changes: Iterable[StateChange],
+    others: Iterable[StateChange],
+) -> list[StateChange]:
+    """Return the interventions that are not among others."""
     # By turn: to compare each of thousands with all others takes long.
-    configured: dict[int, list[StateChange]] = {}
-    for change in config.interventions:
-        configured.setdefault(change.turn, []).append(change)
-    return [change for change in changes if change not in configured.get(change.turn, ())]
+    by_turn: dict[int, list[StateChange]] = {}
+    for other in others:
+        by_turn.setdefault(other.turn, []).append(other)
+    return [change for change in changes if change not in by_turn.get(change.turn, ())]
 
 
 def _check_attributes(cls: RunClass, base: RunClass) -> None:

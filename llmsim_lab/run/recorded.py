@@ -41,7 +41,7 @@ from llmsim_lab.run.config import (
     StateChange,
     WorldConfig,
     by_name,
-    not_configured,
+    not_among,
 )
 from llmsim_lab.run.page import write_page
 from llmsim_lab.run.plain_prompts import with_edits
@@ -310,7 +310,10 @@ class Run(PlayedWorld[StateT]):
             arguments,
         )
         new._given_start = self._given_start
-        new._set_first = not_configured(new.config, [*self.turns[0].interventions, *changes])
+        new._set_first = not_among(
+            [*self.turns[0].interventions, *changes],
+            new.config.interventions,
+        )
         if tape is None:
             return new
         return record(new, tape)
@@ -1224,9 +1227,9 @@ def _restored(
     )
     # The first record is written again with each change until the first turn begins.
     first = records[0]
-    run._set_first = not_configured(
-        run.config,
+    run._set_first = not_among(
         interventions_of(first) + planned_after(first, plans),
+        run.config.interventions,
     )
     if "given_state" in info.manifest:
         with checked(f"the given_state of run {info.id} on the tape is damaged"):

@@ -43,7 +43,7 @@ from llmsim_lab.run.config import (
     WorldConfig,
     by_name,
     config_type_of,
-    not_configured,
+    not_among,
     stand_in_of,
     state_type_of,
     word_of_person,
@@ -519,16 +519,15 @@ class BaseWorld(Generic[StateT]):
     @planned.setter
     def planned(self, planned: Sequence[StateChange]) -> None:
         changes = items_of("planned", planned, StateChange, "an intervention, or a list of them")
-        present: dict[int, list[StateChange]] = {}
-        for change in self._planned:
-            present.setdefault(change.turn, []).append(change)
-        for change in changes:
-            if change not in present.get(change.turn, ()):
-                self._check_planned(change)
+        for change in not_among(changes, self._planned):
+            self._check_planned(change)
         self._change(self.turns[-1], changes)
         if self.turn_number == 0:
             set_at_start = [change for change in self._set_first if change.turn == 0]
-            self._set_first = set_at_start + not_configured(self.config, self._planned)
+            self._set_first = set_at_start + not_among(
+                self._planned,
+                self.config.interventions,
+            )
 
     def _check_planned(self, change: StateChange) -> None:
         """Raise ConfigError for an intervention whose turn has begun, or that cannot be set."""

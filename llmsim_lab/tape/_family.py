@@ -360,9 +360,9 @@ class Family:
         allowance.take_words(line.words)
         planned = [*line.words]
         for digest in line.texts:
-            # First: thousands of runs may name one text, and it may have to be read for each.
-            allowance.take(self.journal.weight(digest))
             with checked(f"turn {turn} on the tape {self.journal.path} is damaged"):
+                # First: thousands of runs may name one text, and it may have to be read for each.
+                allowance.take(self.journal.weight(digest))
                 later = [
                     change.words
                     for change in self.journal.text(digest, planned_in_words)

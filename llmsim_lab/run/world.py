@@ -550,9 +550,9 @@ class BaseWorld(Generic[StateT]):
         latest_index = len(self.turns) - 1
         latest_before = self.turns[latest_index]
         planned_before = self._planned
-        self.turns[latest_index] = latest
-        self._planned = tuple(planned)
         try:
+            self.turns[latest_index] = latest
+            self._planned = tuple(planned)
             # Recorded now, since the process may end before the next turn.
             self._session.keep_change(self)
         except BaseException as error:

@@ -38,6 +38,14 @@ class _PlanText(NamedTuple):
     last_turn: int
 
 
+class _Divided(NamedTuple):
+    """A plan, and how it is divided into texts and what no text has."""
+
+    planned: Sequence[_Planned]
+    texts: list[_PlanText]
+    rest: Sequence[_Planned]
+
+
 class PlanOfLine(NamedTuple):
     """What a turn's line says is planned.
 
@@ -62,9 +70,7 @@ class PlanWriter:
 
     def __init__(self, as_json: Callable[[Sequence[Any]], object]) -> None:
         self._as_json = as_json
-        self._planned: Sequence[_Planned] = ()
-        self._texts: list[_PlanText] = []
-        self._rest: Sequence[_Planned] = ()
+        self._latest = _Divided((), [], ())
 
     def at(self, planned: Sequence[_Planned], turn: int) -> PlanOfLine:
         """Return what the line of a turn says.
@@ -76,16 +82,17 @@ class PlanWriter:
         if not planned:
             return NOTHING_PLANNED
         # In most turns the plan is the one of the turn before.
-        if planned is not self._planned:
-            self._split(planned)
-        texts = {part.digest: part.text for part in self._texts if part.last_turn > turn}
-        rest = [change for change in self._rest if change.turn > turn]
+        if planned is not self._latest.planned:
+            # Kept as a whole, since Ctrl-C may come between any two lines.
+            self._latest = self._divided(planned)
+        texts = {part.digest: part.text for part in self._latest.texts if part.last_turn > turn}
+        rest = [change for change in self._latest.rest if change.turn > turn]
         rest.sort(key=lambda change: change.turn)
         return PlanOfLine(texts, rest)
 
-    def _split(self, planned: Sequence[_Planned]) -> None:
-        """Divide a plan into texts, of which those of the plan before are kept."""
-        known = {len(part.planned): part for part in self._texts}
+    def _divided(self, planned: Sequence[_Planned]) -> _Divided:
+        """Divide a plan into texts, of which those of the latest one are kept."""
+        known = {len(part.planned): part for part in self._latest.texts}
         texts: list[_PlanText] = []
         start = 0
         size = 1 << len(planned).bit_length()
@@ -98,9 +105,7 @@ class PlanWriter:
                 texts.append(text)
                 start += size
             size //= 2
-        self._texts = texts
-        self._rest = planned[start:]
-        self._planned = planned
+        return _Divided(planned, texts, planned[start:])
 
     def _text_of(self, part: Sequence[_Planned]) -> _PlanText:
         text = dumps(self._as_json(part))

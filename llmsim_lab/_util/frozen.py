@@ -52,7 +52,8 @@ class SetOnce:
     set_once: ClassVar[tuple[str, ...]] = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.set_once and name in vars(self):
+        is_worked_out = isinstance(getattr(type(self), name, None), property)
+        if name in self.set_once and (is_worked_out or name in vars(self)):
             cls = type(self).__name__
             raise ConfigError(
                 f"{name} of this {cls} is set to {brief(value, 40)}, and it stays as it was given; "

@@ -325,14 +325,18 @@ def _show_run(tape: Tape, info: RunInfo) -> None:
     for line in _resumes(info):
         say(line)
     texts = Counter[str]()
+    prompts: list[str] = []
     for place, entry in info.manifest["prompts"].items():
         # A function of the name writes a text for each player: they are counted.
         if f"{PLAIN}:" in place:
             texts[entry["name"]] += 1
         else:
-            say(f"prompt: {entry['name']} {entry['digest'][:12]}")
+            prompts.append(f"prompt: {entry['name']} {entry['digest'][:12]}")
     for name, times in texts.items():
-        say(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
+        prompts.append(f"prompt: {name}, {counted(times, 'text')} edited each by itself")
+    for line in prompts[:_MOST_LINES]:
+        say(line)
+    _say_left_out(len(prompts) - _MOST_LINES, "prompts", "Tape(path).run(run).manifest")
     rows = [whole(row) for row in tape.frame_rows(info.id).values()]
     series = series_of(
         run_on_tape(

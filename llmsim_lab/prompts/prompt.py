@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from llmsim_lab._util.checks import text_argument
 from llmsim_lab._util.files import bounded_text
@@ -38,6 +38,9 @@ from llmsim_lab.spans import (
     shared_origin,
 )
 from llmsim_lab.types import CallSite
+
+if TYPE_CHECKING:
+    from llmsim_lab.prompts.language import Template
 
 _FEW_PAIRS = 250_000
 """With more pairs of pieces in two texts, pieces that occur everywhere begin no match."""
@@ -98,6 +101,14 @@ def is_file_name(text: str) -> bool:
     return text.endswith(".md") and len(text.split()) == 1
 
 
+class _Templates(NamedTuple):
+    """A prompt's templates as they were read, and the slots of both."""
+
+    system: Template
+    user: Template
+    slots: tuple[str, ...]
+
+
 class Prompt(SetOnce):
     """A prompt's templates. Immutable: ``edit`` returns a new prompt that names its parent.
 
@@ -133,15 +144,25 @@ class Prompt(SetOnce):
         self.system = system
         self.user = user
         self.parent = parent
+        self._check_templates()
+
+    def _check_templates(self) -> None:
+        """Read the templates, so that a mistake is an error where the prompt is made."""
+        _ = self._templates
+
+    @cached_property
+    def _templates(self) -> _Templates:
         # Imported here: Jinja2 takes a while, and many programs make no prompt.
         from llmsim_lab.prompts.language import template_of
 
-        self._system = template_of(system, name, "system")
-        self._user = template_of(user, name, "user")
-        slots = dict.fromkeys([*self._system.slots, *self._user.slots])
-        self.slots: tuple[str, ...] = tuple(slots)
+        system = template_of(self.system, self.name, "system")
+        user = template_of(self.user, self.name, "user")
+        return _Templates(system, user, tuple(dict.fromkeys([*system.slots, *user.slots])))
+
+    @property
+    def slots(self) -> tuple[str, ...]:
         """The names of the values that ``render`` takes, in the order of first use."""
-        self._slots = set(slots)
+        return self._templates.slots
 
     def __reduce__(self) -> tuple[object, ...]:
         # Compiled templates cannot be pickled, so a worker compiles the texts again.
@@ -286,7 +307,7 @@ class Prompt(SetOnce):
         # An editor may return the whole file's text, or just the user message.
         if self._is_parsed:
             if _HEADING.search(text):
-                return self.parse(
+                return Prompt.parse(
                     text,
                     name=self.name,
                     parent=self.digest,
@@ -303,7 +324,7 @@ class Prompt(SetOnce):
         if system and other and not text.startswith(_beginning(system)):
             system = other[1]
         if text.startswith(_beginning(system)):
-            return self.of_text(
+            return Prompt.of_text(
                 text,
                 system=system,
                 name=self.name,
@@ -352,8 +373,10 @@ class Prompt(SetOnce):
         Raises:
             PromptError: a value does not have what the template looks up in it.
         """
-        fill_system = self._system.sharing(values)
-        fill_user = self._user.sharing(values)
+        templates = self._templates
+        fill_system = templates.system.sharing(values)
+        fill_user = templates.user.sharing(values)
+        slots = set(templates.slots)
 
         def render(mine: Mapping[str, object]) -> RenderedPrompt:
             names: Set[str] = mine.keys()
@@ -361,8 +384,8 @@ class Prompt(SetOnce):
                 names = names | values.keys()
             # Exactly these names: a superfluous value is mostly a misspelt slot. Only an edited
             # prompt may have lost slots.
-            if names != self._slots:
-                is_edited_out = bool(self.parent) and names > self._slots
+            if names != slots:
+                is_edited_out = bool(self.parent) and names > slots
                 if not is_edited_out:
                     raise self._mismatch(names)
             return RenderedPrompt.of(fill_system(mine), fill_user(mine), self)
@@ -372,8 +395,8 @@ class Prompt(SetOnce):
     def _mismatch(self, names: Set[str]) -> PromptError:
         """Return the error for values that do not match the slots."""
         faults = []
-        missing = sorted(self._slots - names)
-        unused = sorted(names - self._slots)
+        missing = sorted(set(self.slots) - names)
+        unused = sorted(names - set(self.slots))
         if missing:
             faults.append(f"no value for {', '.join(missing)}")
         if unused:
@@ -394,6 +417,16 @@ class Prompt(SetOnce):
 
     def __repr__(self) -> str:
         return f"Prompt({self.name!r}, slots={list(self.slots)}, digest={self.digest[:12]!r})"
+
+
+class RecordedPrompt(Prompt):
+    """A prompt of a tape, which may have thousands: its templates are read when they are used.
+
+    A mistake in one is an error only then.
+    """
+
+    def _check_templates(self) -> None:
+        """Read nothing yet."""
 
 
 @cache

@@ -7,7 +7,7 @@ can be given by keyword, read from a file and written on a tape.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -329,6 +329,18 @@ def _hints_of(cls: type) -> dict[str, Any]:
             f"an annotation of {cls.__name__} cannot be read: {error}; write types of parameters "
             "at the top of the file, or of the cell, where they are known"
         ) from error
+
+
+def not_among(
+    changes: Iterable[StateChange],
+    others: Iterable[StateChange],
+) -> list[StateChange]:
+    """Return the interventions that are not among others."""
+    # By turn: to compare each of thousands with all others takes long.
+    by_turn: dict[int, list[StateChange]] = {}
+    for other in others:
+        by_turn.setdefault(other.turn, []).append(other)
+    return [change for change in changes if change not in by_turn.get(change.turn, ())]
 
 
 def _check_attributes(cls: RunClass, base: RunClass) -> None:

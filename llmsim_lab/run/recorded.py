@@ -36,7 +36,13 @@ from llmsim_lab.llm import LLMClient, LLMConfig, Tape
 from llmsim_lab.llm.client import run_client
 from llmsim_lab.prompts import Prompt
 from llmsim_lab.run._kept import config_as_json, decoded, encoded
-from llmsim_lab.run.config import MOST_REPLICATES, StateChange, WorldConfig, by_name
+from llmsim_lab.run.config import (
+    MOST_REPLICATES,
+    StateChange,
+    WorldConfig,
+    by_name,
+    not_among,
+)
 from llmsim_lab.run.page import write_page
 from llmsim_lab.run.plain_prompts import with_edits
 from llmsim_lab.run.playing import PlayedWorld, play_turns
@@ -51,6 +57,8 @@ from llmsim_lab.run.records import (
     entries_of,
     interventions_of,
     llm_config_of,
+    plan_writer,
+    planned_after,
     planned_in,
     prompts_of,
     recorded_settings,
@@ -64,6 +72,7 @@ from llmsim_lab.run.world import StateT, define
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import PATIENCE
 from llmsim_lab.tape.lines import Verb
+from llmsim_lab.tape.plans import PlanReader
 from llmsim_lab.tape.prompts_read import prompts_read
 from llmsim_lab.tape.recorder import Rehearsal
 from llmsim_lab.types import Attempt
@@ -301,7 +310,10 @@ class Run(PlayedWorld[StateT]):
             arguments,
         )
         new._given_start = self._given_start
-        new._set_first = _not_configured(new, [*self.turns[0].interventions, *changes])
+        new._set_first = not_among(
+            [*self.turns[0].interventions, *changes],
+            new.config.interventions,
+        )
         if tape is None:
             return new
         return record(new, tape)
@@ -646,13 +658,14 @@ def record(
         origin: how the run came about.
     """
     # Nothing is written yet: an error here leaves no run on the tape, and no new file.
-    first = tape_turn(run, run.turns[-1])
+    first = tape_turn(run, run.turns[-1], plan_writer())
     manifest = new_manifest(run, entries)
     tape = tape if isinstance(tape, Tape) else Tape(tape)
     number = tape.add_run(
         manifest,
         name=run.name,
-        first=first,
+        first=(first.number, first.body),
+        texts=first.texts,
         verb=origin.verb,
         parent=origin.parent,
         fork_turn=origin.fork_turn,
@@ -1203,32 +1216,26 @@ def _restored(
         "llm_client": client,
         "prompts": prompts_of(info.manifest),
     }
+    records = recorded.records
+    plans = PlanReader(recorded.tape.journal)
     run = _continued_from(
         recorded.cls,
         config_of(info, recorded.cls),
         past,
-        planned_in(recorded.records),
+        planned_in(records, plans),
         arguments,
     )
     # The first record is written again with each change until the first turn begins.
-    first = recorded.records[0]
-    run._set_first = _not_configured(
-        run,
-        interventions_of(first, "interventions") + interventions_of(first, "planned"),
+    first = records[0]
+    run._set_first = not_among(
+        interventions_of(first) + planned_after(first, plans),
+        run.config.interventions,
     )
     if "given_state" in info.manifest:
         with checked(f"the given_state of run {info.id} on the tape is damaged"):
             given_state = dumps(info.manifest["given_state"]).encode()
             run._given_start = decoded(given_state, recorded.cls.state_type)
     return run
-
-
-def _not_configured(
-    run: Run,
-    changes: Iterable[StateChange],
-) -> list[StateChange]:
-    """Return the interventions that are not in a run's configuration."""
-    return [change for change in changes if change not in run.config.interventions]
 
 
 def _class_of(

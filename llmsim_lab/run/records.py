@@ -8,12 +8,12 @@ play the run again, and to tell two runs apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NotRequired, get_type_hints
+from typing import Any, NamedTuple, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
@@ -34,6 +34,7 @@ from llmsim_lab._util.text import clip
 from llmsim_lab.errors import ConfigError, PromptError, TapeError
 from llmsim_lab.llm import LLMClient, LLMConfig, Person
 from llmsim_lab.prompts import Prompt
+from llmsim_lab.prompts.prompt import RecordedPrompt
 from llmsim_lab.run._any_run import AnyRun
 from llmsim_lab.run._kept import ctrl_c_unchanged, decoded, encoded, kept_values
 from llmsim_lab.run.config import StateChange
@@ -42,6 +43,7 @@ from llmsim_lab.run.registry import RunClass, class_of_manifest
 from llmsim_lab.run.turn import Turn
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import differences
+from llmsim_lab.tape.plans import NOTHING_PLANNED, PlanOfLine, PlanReader, PlanWriter
 from llmsim_lab.types import Attempt, CallRecord, Places
 
 Record = Mapping[str, Any]
@@ -51,22 +53,39 @@ Manifest = Mapping[str, Any]
 
 # Made once, since making an adapter takes milliseconds.
 _CALLS: TypeAdapter[Any] = TypeAdapter(tuple[CallRecord, ...])
+_CHANGES: TypeAdapter[Any] = TypeAdapter(tuple[StateChange, ...])
 _MOST_OF_A_SETTING = 60
 
 
 # --- turns ---------------------------------------------------------------------------------------
 
 
+class TurnOnTape(NamedTuple):
+    """A turn as a tape takes it.
+
+    Attributes:
+        number: the turn's number.
+        body: the members of its line.
+        texts: what the line names by its digest.
+    """
+
+    number: int
+    body: bytes
+    texts: Sequence[str]
+
+
 def tape_turn(
     run: AnyRun,
     turn: Turn,
+    plan: PlanWriter,
     state: bytes = b"",
-) -> tuple[int, bytes]:
-    """Return a turn as the tape takes it: its number, and the parts of its line.
+) -> TurnOnTape:
+    """Return a turn as the tape takes it.
 
     Args:
         run: the run.
         turn: the turn, whose calls are recorded.
+        plan: says what is planned.
         state: the turn's state as JSON, if the caller has it.
 
     Raises:
@@ -74,8 +93,7 @@ def tape_turn(
         TapeError: a call was not recorded, so that the turn could not be replayed.
     """
     # Interventions of past turns are in those turns' records.
-    planned = [change for change in run.planned if change.turn > turn.number]
-    planned.sort(key=lambda change: change.turn)
+    planned = plan.at(run.planned, turn.number)
     cls = type(run)
     # A step has the JSON already, from reading the state back.
     state = state or encoded(turn.state, cls.state_type, Places(turn.calls))
@@ -83,7 +101,39 @@ def tape_turn(
     row = dumps(row_on_tape(cls, turn)).encode()
     # Joined as bytes, so that the state, which may be large, is written only once. The brace that
     # ``rest`` begins with is cut off, since the state comes first.
-    return turn.number, b',"record":{"state":%b,%b,"row":%b' % (state, rest[1:], row)
+    body = b',"record":{"state":%b,%b,"row":%b' % (state, rest[1:], row)
+    return TurnOnTape(turn.number, body, [*planned.texts.values()])
+
+
+def plan_writer() -> PlanWriter:
+    """Return what says in a run's lines what is planned."""
+    return PlanWriter(_changes_as_json)
+
+
+def _changes_as_json(changes: Sequence[StateChange]) -> object:
+    return _as_json(_CHANGES, tuple(changes), Places())
+
+
+def _as_json(
+    adapter: TypeAdapter[Any],
+    values: object,
+    places: Places,
+) -> Any:
+    """Return values of an adapter's type JSON-ready.
+
+    Raises:
+        TapeError: JSON cannot hold them.
+    """
+    try:
+        with ctrl_c_unchanged():
+            return adapter.dump_python(
+                values,
+                mode="json",
+                by_alias=True,
+                context=places,
+            )
+    except PydanticSerializationError as error:
+        raise TapeError(f"a turn cannot be written: {error}") from error
 
 
 def row_on_tape(cls: RunClass, turn: Turn) -> JSONObject:
@@ -124,14 +174,14 @@ def record_of(cls: RunClass, turn: Turn) -> JSONObject:
 
 def _rest_of_record(
     turn: Turn,
-    planned: Sequence[StateChange] = (),
+    planned: PlanOfLine = NOTHING_PLANNED,
 ) -> JSONObject:
     """Return a turn's record without its state, JSON-ready."""
     values: dict[str, object] = {
         "turn": turn.number,
         "seconds": turn.seconds,
         "interventions": turn.interventions,
-        "planned": tuple(planned),
+        "planned": tuple(planned.rest),
         "by_code": turn.by_code,
         "noted": turn.noted,
         "became": turn.became,
@@ -139,16 +189,9 @@ def _rest_of_record(
     }
     if turn.led_to:  # left out if empty, so that older recordings, which lack it, stay equal
         values["led_to"] = turn.led_to
-    try:
-        with ctrl_c_unchanged():
-            record: JSONObject = _rest().dump_python(
-                values,
-                mode="json",
-                by_alias=True,
-                context=Places(turn.calls),
-            )
-    except PydanticSerializationError as error:
-        raise TapeError(f"a turn cannot be written: {error}") from error
+    record: dict[str, Any] = _as_json(_rest(), values, Places(turn.calls))
+    if planned.texts:
+        record["planned"] = [*planned.texts, *record["planned"]]
     # By their numbers on the tape, where each attempt has a line of its own.
     record["calls"] = [[call.status, list(call.numbers)] for call in turn.calls]
     return record
@@ -203,8 +246,9 @@ def decode_turn(
             cls.state_type,
             places,
         )
-        values = read(_rest(), dumps(rest), places)
         # Planned interventions belong to the run and not to the turn; see planned_in.
+        rest["planned"] = []
+        values = read(_rest(), dumps(rest), places)
         del values["planned"]
         return Turn(
             number=values.pop("turn"),
@@ -222,29 +266,58 @@ def changed_values(before: Record, after: Record) -> str:
     return "; ".join(changes)
 
 
-def planned_in(records: Sequence[Record]) -> list[StateChange]:
+def planned_in(
+    records: Sequence[Record],
+    plans: PlanReader,
+) -> list[StateChange]:
     """Return a run's planned interventions: of turns played since, and of later turns.
 
     Args:
         records: the records of the run's turns, oldest first.
+        plans: reads what they say is planned.
+
+    Raises:
+        TapeError: a record cannot be read; the tape is damaged.
     """
     # A record has the interventions that were planned when it was written. So the record before a
     # turn has those for the turn.
     played = []
     for record, after in pairwise(records):
-        planned = interventions_of(record, "planned")
-        played += [change for change in planned if change.turn == after["turn"]]
-    return played + interventions_of(records[-1], "planned")
+        if not record["planned"]:  # as in most turns
+            continue
+        with _reading(record):
+            played += _changes(plans.for_turn(record, after["turn"]))
+    return played + planned_after(records[-1], plans)
 
 
-def interventions_of(record: Record, part: str) -> list[StateChange]:
-    """Return a record's interventions: those made at its turn, or those ``planned`` for later.
+def planned_after(record: Record, plans: PlanReader) -> list[StateChange]:
+    """Return the interventions that a record says are planned, in the order of their turns.
 
     Raises:
         TapeError: the record cannot be read; the tape is damaged.
     """
-    with checked(f"turn {record['turn']} on the tape is damaged"):
-        return [StateChange.model_validate(values) for values in record[part]]
+    with _reading(record):
+        planned = _changes(plans.after(record))
+    planned.sort(key=lambda change: change.turn)
+    return planned
+
+
+def interventions_of(record: Record) -> list[StateChange]:
+    """Return the interventions made at a record's turn.
+
+    Raises:
+        TapeError: the record cannot be read; the tape is damaged.
+    """
+    with _reading(record):
+        return _changes(record["interventions"])
+
+
+def _reading(record: Record) -> AbstractContextManager[None]:
+    return checked(f"turn {record['turn']} on the tape is damaged")
+
+
+def _changes(recorded: Iterable[object]) -> list[StateChange]:
+    return [StateChange.model_validate(values) for values in recorded]
 
 
 # --- the manifest --------------------------------------------------------------------------------
@@ -440,7 +513,7 @@ def _recorded_prompt(
     """
     # ``of_text`` does not parse headings: a system message may have a line such as ``## User``.
     if system is not None:
-        return Prompt.of_text(
+        return RecordedPrompt.of_text(
             text,
             system=system,
             name=name,
@@ -448,14 +521,14 @@ def _recorded_prompt(
         )
     with suppress(PromptError):
         # If a text has headings, its digest shows whether they were parsed.
-        prompt = Prompt.parse(
+        prompt = RecordedPrompt.parse(
             text,
             name=name,
             parent=parent,
         )
         if prompt.digest == digest:
             return prompt
-    return Prompt.of_text(
+    return RecordedPrompt.of_text(
         text,
         system="",
         name=name,

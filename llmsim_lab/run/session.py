@@ -25,6 +25,7 @@ from llmsim_lab.run.records import (
     decode_turn,
     entries_of,
     interventions_of,
+    plan_writer,
     record_of,
     recorded_settings,
     row_on_tape,
@@ -137,6 +138,7 @@ class Recording(Session):
         self._prompts_on_tape: int | None = None
         """How many prompts the tape has; None before the first turn."""
         self._settings: dict[str, LLMConfig] = {}
+        self._plan = plan_writer()
 
     def playing(self) -> AbstractContextManager[None]:
         """Return a context that holds the tape while the run plays."""
@@ -255,14 +257,14 @@ class Recording(Session):
             if prompts.keys() - on_tape.keys():
                 self.recorder.describe({"prompts": entries_of(prompts)})
             self._prompts_on_tape = len(prompts)
-        number, line = tape_turn(run, turn, state)
-        self.recorder.commit_turn(number, line)
+        line = tape_turn(run, turn, self._plan, state)
+        self.recorder.commit_turn(*line)
         return turn
 
     def keep_change(self, run: AnyRun) -> None:
         """Write the latest turn again."""
-        number, line = tape_turn(run, run.turns[-1])
-        self.recorder.replace_turn(number, line)
+        line = tape_turn(run, run.turns[-1], self._plan)
+        self.recorder.replace_turn(*line)
 
     def end_run(self, outcome: str) -> None:
         """Write the outcome."""
@@ -346,7 +348,7 @@ class Replaying(Session):
         if not self._settings or "settings_before" in self._manifest:
             self._take_settings(run, recorded_settings(self._manifest, turn))
         # From the record and not from the plan: some were made while the run was played.
-        return interventions_of(self._lines[turn]["record"], "interventions")
+        return interventions_of(self._lines[turn]["record"])
 
     def finish_turn(
         self,

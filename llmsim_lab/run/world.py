@@ -43,6 +43,7 @@ from llmsim_lab.run.config import (
     WorldConfig,
     by_name,
     config_type_of,
+    not_among,
     stand_in_of,
     state_type_of,
     word_of_person,
@@ -518,18 +519,15 @@ class BaseWorld(Generic[StateT]):
     @planned.setter
     def planned(self, planned: Sequence[StateChange]) -> None:
         changes = items_of("planned", planned, StateChange, "an intervention, or a list of them")
-        present: dict[int, list[StateChange]] = {}
-        for change in self._planned:
-            present.setdefault(change.turn, []).append(change)
-        for change in changes:
-            if change not in present.get(change.turn, ()):
-                self._check_planned(change)
+        for change in not_among(changes, self._planned):
+            self._check_planned(change)
         self._change(self.turns[-1], changes)
         if self.turn_number == 0:
             set_at_start = [change for change in self._set_first if change.turn == 0]
-            configured = self.config.interventions
-            to_come = [change for change in self._planned if change not in configured]
-            self._set_first = set_at_start + to_come
+            self._set_first = set_at_start + not_among(
+                self._planned,
+                self.config.interventions,
+            )
 
     def _check_planned(self, change: StateChange) -> None:
         """Raise ConfigError for an intervention whose turn has begun, or that cannot be set."""
@@ -552,9 +550,9 @@ class BaseWorld(Generic[StateT]):
         latest_index = len(self.turns) - 1
         latest_before = self.turns[latest_index]
         planned_before = self._planned
-        self.turns[latest_index] = latest
-        self._planned = tuple(planned)
         try:
+            self.turns[latest_index] = latest
+            self._planned = tuple(planned)
             # Recorded now, since the process may end before the next turn.
             self._session.keep_change(self)
         except BaseException as error:

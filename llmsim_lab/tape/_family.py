@@ -19,7 +19,14 @@ from typing import NamedTuple
 from llmsim_lab._util.jsontext import checked
 from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import MAX_KEPT, Journal, Place, weight_of
-from llmsim_lab.tape.changes import Allowance, DoneInTurn, done_in
+from llmsim_lab.tape.changes import (
+    Allowance,
+    Done,
+    PlannedInTurn,
+    done_in,
+    planned_in,
+    planned_in_words,
+)
 from llmsim_lab.tape.lines import Line, Manifest, Record, RunInfo, read_line, reading_run
 
 _INFO = ("name", "parent", "fork_turn", "verb", "started", "ended", "outcome", "manifest")
@@ -115,7 +122,8 @@ class Family:
     """How much the manifests in them take, bytes."""
     _parts: dict[int, Part | TapeError] = field(default_factory=dict)
     _turns: dict[int, _Turns] = field(default_factory=dict)
-    _done: dict[Place, DoneInTurn] = field(default_factory=dict)
+    _done: dict[Place, Done] = field(default_factory=dict)
+    _planned: dict[Place, PlannedInTurn] = field(default_factory=dict)
 
     def info(self, run: int) -> RunInfo:
         """Return what the tape says of a run.
@@ -308,14 +316,12 @@ class Family:
             places = self.journal.index.turns[stretch.run]
             latest = _latest_within(turns.numbers, stretch)
             if is_latest and latest is not None:
-                planned = self._done_at(places[latest]).planned
-                allowance.take_words(planned)
-                total.update(planned)
+                total.update(self._planned_at(places[latest], latest, allowance))
                 is_latest = False
             begin = bisect_left(turns.altered, stretch.first)
             end = bisect_right(turns.altered, stretch.last)
             for turn in turns.altered[begin:end]:
-                interventions = self._done_at(places[turn]).interventions
+                interventions = self._done_at(places[turn])
                 allowance.take_words(interventions)
                 total.update(interventions)
         return total
@@ -339,8 +345,35 @@ class Family:
             self._turns[run] = turns
         return turns
 
-    def _done_at(self, place: Place) -> DoneInTurn:
-        """Return what was done and what was planned in the line of a turn, in words."""
+    def _planned_at(
+        self,
+        place: Place,
+        turn: int,
+        allowance: Allowance,
+    ) -> list[str]:
+        """Return what the line of a turn says is planned for later ones, in words."""
+        if place not in self._planned:
+            record = self._record(place)
+            with checked(f"turn {turn} on the tape {self.journal.path} is damaged"):
+                self._planned[place] = planned_in(record)
+        line = self._planned[place]
+        allowance.take_words(line.words)
+        planned = [*line.words]
+        for digest in line.texts:
+            with checked(f"turn {turn} on the tape {self.journal.path} is damaged"):
+                # First: thousands of runs may name one text, and it may have to be read for each.
+                allowance.take(self.journal.weight(digest))
+                later = [
+                    change.words
+                    for change in self.journal.text(digest, planned_in_words)
+                    if change.turn > turn
+                ]
+            allowance.take_words(later)
+            planned += later
+        return planned
+
+    def _done_at(self, place: Place) -> Done:
+        """Return what was done from outside in the line of a turn, in words."""
         if place not in self._done:
             self._done[place] = done_in(self._record(place))
         return self._done[place]

@@ -530,6 +530,7 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         *,
         name: str,
         first: tuple[int, bytes],
+        texts: Iterable[str] = (),
         verb: Verb = "run",
         parent: int | None = None,
         fork_turn: int | None = None,
@@ -540,6 +541,7 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
             manifest: what defines the run.
             name: the name in its configuration.
             first: the turn that it starts from: number and body, as ``commit_turn`` takes them.
+            texts: what the turn's line names by its digest, as JSON.
             verb: the function that made it.
             parent: the run that it is a fork or a rerun of.
             fork_turn: for a fork, the turn of the parent that it starts from.
@@ -564,6 +566,8 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
                 started=now(),
             )
             journal.append(run, "run", body)
+            for text in texts:
+                journal.intern(text)
             # A kill between the two lines leaves a run without a turn, which is not listed.
             journal.append(
                 run,

@@ -19,6 +19,7 @@ from llmsim_lab.errors import TapeError
 from llmsim_lab.tape._journal import Index, digest_in, fact_in
 from llmsim_lab.tape._tape import Tape
 from llmsim_lab.tape.lines import Line, RunInfo, parsed_settings, read_line
+from llmsim_lab.tape.plans import texts_named_in
 
 _MAX_FINDINGS = 1_000
 
@@ -211,6 +212,8 @@ def _texts_named_in(line: Line) -> list[str]:
     digests = list(line.get("texts", {}).values())
     if line.get("is") == "call":
         digests.append(line["settings"])
+    if line.get("is") == "turn":
+        digests += texts_named_in(line["record"]["planned"])
     if "origin" in line:
         form, _ = line["origin"]
         digests.append(form)

@@ -19,6 +19,7 @@ from llmsim_lab._util.text import clip, few, printable
 from llmsim_lab.errors import TapeError
 from llmsim_lab.prompts.prompt import word_diff
 from llmsim_lab.tape.lines import Record, RunInfo
+from llmsim_lab.tape.plans import planned_in_text, texts_named_in
 
 _MAX_TEXT = 60
 """Of a value or a name, in characters."""
@@ -55,11 +56,23 @@ Done: TypeAlias = tuple[str, ...]
 """What was done from outside, in words."""
 
 
-class DoneInTurn(NamedTuple):
-    """What was done from outside in a turn, and what is planned for later ones, in words."""
+class PlannedInTurn(NamedTuple):
+    """What a turn's line says is planned.
 
-    interventions: Done
-    planned: Done
+    Attributes:
+        words: what the line has itself, in words.
+        texts: the digests of the texts that it names.
+    """
+
+    words: Done
+    texts: Sequence[str]
+
+
+class PlannedInWords(NamedTuple):
+    """An intervention that is planned, with the turn that it is for, as the tape has it."""
+
+    turn: Any
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,7 @@ class Allowance:
         """Spend what it costs to compare a run, as short as it is."""
         self.take(_COST_OF_A_RUN)
 
-    def take_words(self, done: Done) -> None:
+    def take_words(self, done: Sequence[str]) -> None:
         """Spend what it costs to compare interventions."""
         self.take(_COST_OF_WORDS * len(done))
 
@@ -165,12 +178,30 @@ def interventions_alone(done: Counter[str]) -> list[str]:
     return _few(done.elements())
 
 
-def done_in(record: Record) -> DoneInTurn:
-    """Return what was done and planned in a turn."""
-    return DoneInTurn(
-        interventions=tuple(map(_words, record["interventions"])),
-        planned=tuple(map(_words, record["planned"])),
+def done_in(record: Record) -> Done:
+    """Return what was done from outside in a turn, in words."""
+    return tuple(map(_words, record["interventions"]))
+
+
+def planned_in(record: Record) -> PlannedInTurn:
+    """Return what the line of a turn says is planned.
+
+    Raises:
+        ValueError: it names a text twice.
+    """
+    planned = [change for change in record["planned"] if not isinstance(change, str)]
+    return PlannedInTurn(
+        words=tuple(map(_words, planned)),
+        texts=texts_named_in(record["planned"]),
     )
+
+
+def planned_in_words(text: str) -> list[PlannedInWords]:
+    """Return the interventions of a text of a plan, in words, each with its turn."""
+    return [
+        PlannedInWords(as_mapping(change).get("turn"), _words(change))
+        for change in planned_in_text(text)
+    ]
 
 
 def differences(

@@ -577,42 +577,58 @@ class LiveRecorder(_AtTurn):
             turn=self._turn,
         )
 
-    def commit_turn(self, turn: int, body: bytes) -> None:
+    def commit_turn(
+        self,
+        turn: int,
+        body: bytes,
+        texts: Iterable[str] = (),
+    ) -> None:
         """Write a whole turn.
 
         Args:
             turn: the turn's number.
             body: the other members of its line: its record, and its row of the run's frame.
+            texts: what the line names by its digest, as JSON.
 
         Raises:
             TapeError: the disk is full or fails, or the tape has become another file.
         """
         with self._journal.lock, self._held():
-            self._journal.append(
-                self.run,
-                "turn",
-                body,
-                turn=turn,
-            )
+            self._write_turn(turn, body, texts)
         # Last: after a Ctrl-C before this line, ``begin_turn`` says that the turn is on the tape.
         self._turn = turn + 1
         self._known = Known()
         self._is_under_way = False
 
-    def replace_turn(self, turn: int, body: bytes) -> None:
-        """Write the latest turn again, after an intervention changed it.
+    def _write_turn(
+        self,
+        turn: int,
+        body: bytes,
+        texts: Iterable[str],
+    ) -> None:
+        for text in texts:
+            self._journal.intern(text)
+        self._journal.append(
+            self.run,
+            "turn",
+            body,
+            turn=turn,
+        )
+
+    def replace_turn(
+        self,
+        turn: int,
+        body: bytes,
+        texts: Iterable[str] = (),
+    ) -> None:
+        """Write the latest turn again, after an intervention changed it; see ``commit_turn``.
 
         Raises:
             TapeError: the disk is full or fails, or the tape has a later turn.
         """
-        with self.writing():
+        with self.writing(), self._journal.lock:
             self._check_is_next(turn + 1)
-            self._journal.append(
-                self.run,
-                "turn",
-                body,
-                turn=turn,
-            )
+            self._write_turn(turn, body, texts)
 
     def describe(self, more: Mapping[str, object]) -> None:
         """Write the run's manifest again, with new entries."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+import counter_kit  # noqa: F401 - the class of runs that can be loaded
 import pytest
 from faults_kit import MEMORY_MB, Attack, Case, Plan
 from tape_text import sealed
 from tapes_kit import HEAD, line, run, text, turn
 from verbs_kit import LARGE, READ, steps_of
 
+from llmsim_lab.prompts.prompt import digest_of as prompt_digest
 from llmsim_lab.tape import verify
 
 pytestmark = pytest.mark.process
@@ -50,6 +52,16 @@ def long_interventions() -> Lines:
     for number in range(2, 400):
         yield run(number, verb="rerun", parent=1)
         yield turn(number, 0)
+
+
+def plans_that_reruns_share() -> Lines:
+    raw, digest = text(b"[%b]" % b",".join([b'{"turn":9}'] * 250_000))
+    yield raw
+    yield run(1)
+    yield turn(1, 0, planned=[digest])
+    for number in range(2, 1200):
+        yield run(number, verb="rerun", parent=1)
+        yield turn(number, 0, planned=[digest])
 
 
 def reruns_of_a_changed_run() -> Lines:
@@ -101,6 +113,18 @@ def reruns_of_reruns() -> Lines:
     for number in range(2, 20_000):
         yield run(number, verb="rerun", parent=number - 1)
         yield turn(number, 0)
+
+
+def many_prompts() -> Lines:
+    state = {"value": 0, "history": []}
+    prompts = {}
+    for number in range(40_000):
+        user = f"{number} {{{{ x }}}}"
+        digest = prompt_digest("", user)
+        prompt = {"name": "p", "parent": None, "system": "", "text": f"## User\n\n{user}\n"}
+        prompts[f"{number}"] = {**prompt, "digest": digest}
+    yield run(1, manifest={"kind": "counter", "prompts": prompts})
+    yield from (turn(1, number, state=state) for number in range(2))
 
 
 def ends_of_one_run() -> Lines:
@@ -194,6 +218,8 @@ TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "forks of forks": (forks_of_forks, {}),
     "forks one turn later each": (forks_one_turn_later_each, {}),
     "long interventions": (long_interventions, {}),
+    "many prompts": (many_prompts, {"load": "done"}),
+    "plans that reruns share": (plans_that_reruns_share, {}),
     "reruns of a changed run": (reruns_of_a_changed_run, {}),
     "reruns of reruns": (reruns_of_reruns, {}),
     "settings by turns": (settings_by_turns, {}),
@@ -252,7 +278,8 @@ def has_findings(folder: Path) -> None:
 
 def large_tapes(plan: Plan) -> Iterator[Case]:
     for name, (lines, ends) in plan.chosen(TAPES, 2, 4):
-        steps = steps_of(LARGE, dict.fromkeys(LARGE, "done") | ends)
+        verbs = {**LARGE, "load": READ["load"]}
+        steps = steps_of(verbs, dict.fromkeys(LARGE, "done") | ends)
         yield Case(name, steps, partial(write, lines))
     for name, damage in plan.chosen(DAMAGED, 2, 4):
         steps = steps_of(READ, ENDS.get(damage))

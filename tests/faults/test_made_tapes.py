@@ -112,7 +112,9 @@ def asked(number: int, at: int, settings: str, parts: Any) -> bytes:
 
 FIRST = run(1, manifest={"kind": KINDS[0]})
 START = turn(1, 0)
-PARTS_OF_A_TURN = st.dictionaries(st.sampled_from(PARTS), VALUES, max_size=3)
+PARTS_OF_A_TURN = st.dictionaries(
+    st.sampled_from(PARTS), VALUES | st.lists(DIGESTS, max_size=3), max_size=3
+)
 PARTS_OF_A_CALL = st.dictionaries(
     st.sampled_from(["reply", "messages", "origin", "seconds", "reason", "agent", "no"]),
     VALUES,

@@ -133,6 +133,7 @@ def test_what_is_not_a_configuration_or_a_turn_cannot_be_set(name: str, value: A
     ("thing", "name"),
     [
         (Prompt("Give?"), "user"),
+        (Prompt("Give?"), "slots"),
         (make_client({}), "backend"),
         (OllamaBackend("m"), "host"),
         (OpenAIBackend("m", base_url="http://127.0.0.1:1/v1"), "base_url"),

@@ -12,8 +12,9 @@ from tape_text import changed_manifest, rewrite
 from worlds import Gift, Pot
 
 from llmsim_lab import Ask, LLMClient, Prompt, Run
-from llmsim_lab.errors import TapeError
+from llmsim_lab.errors import PromptError, TapeError
 from llmsim_lab.llm import Tape
+from llmsim_lab.prompts.prompt import digest_of
 from llmsim_lab.run import fork, load, replay, rerun, resume
 from llmsim_lab.simulation import Simulation
 from llmsim_lab.tape import verify
@@ -87,6 +88,17 @@ def test_a_manifest_from_before_system_messages_stood_by_themselves_is_read(path
     with pytest.raises(TapeError, match=r"the recorded prompt of gift#.* is damaged") as caught:
         load(path)
     assert [str(finding) for finding in verify(path)] == [f"run 1: {caught.value}"]
+
+
+def test_a_mistake_in_a_recorded_template_is_an_error_where_the_prompt_is_used(path: Path) -> None:
+    recorded(asking(ODD[0])(llm_client=client(), tape=path), 1).close()
+    [(place, entry)] = Tape(path).run(1).manifest["prompts"].items()
+    wrong = {**entry, "text": "## User\n\n{{", "digest": digest_of("", "{{")}
+    changed_manifest(path, 1, prompts={place: wrong})
+    [prompt] = load(path).prompts.values()
+    for use in (prompt.render, lambda: prompt.edit("{{ "), lambda: replay(path)):
+        with pytest.raises(PromptError, match="prompt 'gift', user message, line 1"):
+            use()
 
 
 @pytest.mark.parametrize("of_own", [True, False])

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_config
+from builders import make_config, played
 from counter_kit import make_counter
+from tape_text import rewrite
 
-from llmsim_lab.errors import ConfigError
-from llmsim_lab.run import Ask, Run, State, StateChange, replay
+from llmsim_lab.errors import ConfigError, TapeError
+from llmsim_lab.run import Ask, Run, State, StateChange, fork, load, replay, resume
 from llmsim_lab.simulation import Simulation
+from llmsim_lab.tape import Tape, verify
 
 EVENT = "INTERVENTION_NOT_REACHED"
 
@@ -59,6 +61,90 @@ def test_what_is_planned_and_cannot_be_set_when_its_turn_comes_can_be_left_out(p
     assert Moving.replay(path).turns == run.turns
 
 
+# --- long plans -----------------------------------------------------------------------------------
+
+
+class Prices(State):
+    price: float = 0.0
+    total: float = 0.0
+
+
+class Market(Run[Prices]):
+    async def turn(self, state: Prices, ask: Ask) -> Prices:
+        return state.replace(total=state.total + state.price)
+
+
+def market(path: Path | None, planned: int) -> Market:
+    run = Market(tape=path, turns=0)
+    # Two series, so that neither the plan nor its halves are in the order of their turns.
+    for turn in [*range(2, planned, 2), *range(1, planned, 2)]:
+        run.intervene(turn, {"price": turn})
+    return run
+
+
+def states(run: Run[Any]) -> list[Any]:
+    return [turn.state for turn in run.turns]
+
+
+def to_come(run: Run[Any]) -> list[StateChange]:
+    return sorted(
+        (change for change in run.planned if change.turn > run.turn_number),
+        key=lambda change: change.turn,
+    )
+
+
+def test_a_long_plan_is_the_same_on_a_tape_after_each_turn(path: Path) -> None:
+    run, kept = market(path, 50), market(None, 50)
+    for turn in range(50):
+        for each in (run, kept):
+            if turn == 10:
+                each.planned = [change for change in each.planned if change.turn != 33]
+            if turn == 20:
+                each.intervene(40, {"price": 0.5}, note="once more")
+            played(each, 1)
+        assert to_come(load(path)) == to_come(kept)
+        if turn % 3 == 0:  # as if the process had ended
+            run.close()
+            run = resume(path)
+    run.close()
+    assert states(replay(path)) == states(run) == states(kept)
+    for turn in range(0, 50, 9):
+        assert states(played(fork(path, 1, turn=turn), 50 - turn)) == states(kept)
+    with Tape(path) as tape:
+        copy = tape.copy([4], path.with_name("copy.tape"), up_to=20)
+    assert to_come(load(copy, 1))[-1].turn == 49
+    assert verify(path) == verify(copy) == []
+
+
+def test_a_plan_that_is_twice_as_long_takes_little_more_than_twice_the_bytes(path: Path) -> None:
+    sizes = []
+    for planned in (100, 200):
+        played(market(path, planned), planned).close()
+        sizes.append(path.stat().st_size - sum(sizes))
+    assert sizes[1] < 2.5 * sizes[0]
+
+
+def without_plans(line: Any) -> Any:
+    return None if isinstance(line.get("value"), list) else line
+
+
+def doubled(line: Any) -> Any:
+    if line.get("is") == "turn":
+        line["record"]["planned"] *= 2
+    return line
+
+
+@pytest.mark.parametrize(
+    ("edit", "fault"), [(without_plans, "is not on the tape"), (doubled, "is planned twice")]
+)
+def test_a_plan_that_no_run_wrote_is_damage(path: Path, edit: Any, fault: str) -> None:
+    market(path, 40).close()
+    rewrite(path, edit)
+    with pytest.raises(TapeError, match=fault):
+        load(path)
+    assert verify(path)
+
+
 def test_a_replay_raises_without_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_counter(path, turns=2).run()
     played = replay(path)
@@ -82,13 +168,9 @@ def test_only_what_run_would_not_reach_is_warned_of_wherever_the_run_is(
     assert f"ends at turn {reached}; what is set acts on the way to the next" in line
     simulation.run()
     assert simulation.turn_number == reached
-
-
-def test_a_run_that_is_stepped_by_hand_has_no_end_to_warn_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    simulation = economic(turns=0)
-    simulation.intervene(50, set={"inflation": 9})
+    caplog.clear()
+    # A run that is stepped by hand has no end.
+    economic(turns=0).intervene(50, set={"inflation": 9})
     assert warned(caplog) == []
 
 

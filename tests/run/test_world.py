@@ -232,15 +232,6 @@ def test_a_tape_of_a_world_that_is_not_here_says_how_to_bring_it(tmp_path: Path)
         PublicGoods.load(tmp_path / "x")
 
 
-def test_a_run_of_a_world_has_a_manifest_that_json_can_hold(taped: Path) -> None:
-    manifest = json.loads(
-        json.dumps(PublicGoods.load(taped, players={"Di": free_rider}).manifest())
-    )
-    assert (manifest["kind"], manifest["config"]["factor"]) == ("worlds:PublicGoods", 2)
-    assert set(manifest["code"]) == {"file"}
-    assert [prompt["name"] for prompt in manifest["prompts"].values()] == ["gift"]
-
-
 def test_code_that_changed_is_told_on_resuming_and_where_a_replay_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,23 +7,24 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import filelock
 import pytest
+from counter_kit import make_counter
 from tape_kit import HashBackend, content, hash_client, identity, repeated, steady_config
 
 import llmsim_lab.tape
 from llmsim_lab.errors import TapeError
 from llmsim_lab.llm import Tape
-from llmsim_lab.run import resume
+from llmsim_lab.run import load, resume
 from llmsim_lab.simulation import Simulation
-from llmsim_lab.tape import verify
+from llmsim_lab.tape import plans, verify
 
-__all__ = ["Lines", "assert_ends_well", "begun", "interrupt_often"]
+__all__ = ["Lines", "assert_ends_well", "begun", "interrupt_a_plan", "interrupt_often"]
 
 FOLDER = str(Path(llmsim_lab.tape.__file__).parent)
 TURNS, TIMES = 3, 15
@@ -90,3 +91,17 @@ def interrupt_often(folder: Path) -> None:
         with pytest.raises(KeyboardInterrupt), Lines(1 + int(part * counted.ran * 0.9)).watched():
             asyncio.run(run.arun(TURNS))
         assert_ends_well(path, run, backend, alike)
+
+
+def interrupt_a_plan(path: Path) -> None:
+    """Meet the sixteenth intervention, with which all become a text, at each line in turn."""
+    run = make_counter(path, turns=99)
+    for turn in range(1, 16):
+        run.intervene(turn, {"value": turn})
+    line = 0
+    while len(run.planned) < 16:
+        line += 1
+        with suppress(KeyboardInterrupt), Lines(line, folder=plans.__file__).watched():
+            run.intervene(16, {"value": 16})
+        assert load(path).planned == run.planned
+    assert line > 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,14 +10,13 @@ from pathlib import Path
 
 import pytest
 from builders import played
-from counter_kit import counter_client, make_counter
+from counter_kit import make_counter
 from journal_kit import lines_of
 from tape_text import digest_of as text_digest
 from tape_text import sealed
 
 from llmsim_lab.errors import LabError, TapeError
-from llmsim_lab.prompts.prompt import digest_of
-from llmsim_lab.run import fork, load, replay
+from llmsim_lab.run import load, replay
 from llmsim_lab.tape import Tape, _journal, verify
 
 
@@ -179,20 +177,3 @@ def test_a_packed_tape_that_is_a_bomb_or_damaged_is_an_error(
         (tmp_path / "x.tape.gz").write_bytes(packed)
         with pytest.raises(TapeError, match=what):
             Tape(tmp_path / "x.tape.gz")
-
-
-# --- prompts -----------------------------------------------------------------------------------
-
-
-def test_a_template_that_would_take_gigabytes_is_named_by_every_verb(
-    recorded: list[bytes], path: Path
-) -> None:
-    text = "{{ 'x'*3*10**9 }}"
-    entry = {"name": "x", "text": f"## User\n\n{text}\n", "parent": None}
-    prompts = json.dumps({"adder:Ann": entry | {"digest": digest_of("", text)}}).encode()
-    bare = (re.sub(rb'"prompts":("[0-9a-f]{16}"|\{\}),', b"", raw) for raw in recorded)
-    lines = [raw.replace(b'"manifest":{', b'"manifest":{"prompts":%b,' % prompts) for raw in bare]
-    path.write_bytes(b"".join(sealed(lines)))
-    for verb in (load, replay, lambda path, run: fork(path, run, llm_client=counter_client())):
-        with pytest.raises(LabError, match=r"arithmetic .* not allowed"):
-            verb(path, 1)

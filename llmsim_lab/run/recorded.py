@@ -384,8 +384,9 @@ class Run(PlayedWorld[StateT]):
         **given: object,
     ) -> Self:
         """Do what ``replay`` does, in async code; a browser's Python has no threads to wait in."""
-        # Read only, so that looking at runs does not change or lock the file.
-        tape = _opened_to_read(tape)
+        # Read only, so that looking at runs does not change or lock the file. In a thread, here and
+        # below, since a tape may be large and the loop has other work.
+        tape = await in_thread(partial(_opened_to_read, tape))
         info = tape.run(run)
         wanted = info.turns if turns is None else turns
         last = whole_number(
@@ -394,7 +395,6 @@ class Run(PlayedWorld[StateT]):
             least=0,
             most=info.turns,
         )
-        # In a thread, since a tape may be large and the loop has other work.
         recorded = await in_thread(
             partial(
                 _read_recorded,

@@ -85,6 +85,7 @@ class Results:
         Raises:
             ConfigError: as ``check``, or the folder cannot be written to.
         """
+        self.check(*names)  # before a lock is left in a folder where nothing will be written
         make_folder(self.folder)
         note = self.folder / _NOTE
         # Else two that write at once would each leave out what the other one has noted.
@@ -119,11 +120,13 @@ class Results:
         """
         self.check_no_links(self._lock)
         try:
-            guard = filelock.FileLock(self._lock, timeout=_LOCK_S).acquire()
+            # Others who may write into the folder may take it too.
+            guard = filelock.FileLock(self._lock, timeout=_LOCK_S, mode=0o666).acquire()
         except filelock.Timeout as error:
             raise ConfigError(
                 f"another program has held {self._lock} for {_LOCK_S:g} seconds; wait until it has "
-                f"written its results, or choose another {self.option}"
+                f"written its results, choose another {self.option}, or delete that file if no "
+                "program is writing"
             ) from error
         except OSError as error:
             raise ConfigError(

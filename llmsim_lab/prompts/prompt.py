@@ -167,7 +167,7 @@ class Prompt(SetOnce):
     def __reduce__(self) -> tuple[object, ...]:
         # Compiled templates cannot be pickled, so a worker compiles the texts again.
         rebuild = partial(
-            Prompt,
+            type(self),
             self.user,
             system=self.system,
             name=self.name,
@@ -427,6 +427,9 @@ class RecordedPrompt(Prompt):
 
     def _check_templates(self) -> None:
         """Read nothing yet."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, digest={self.digest[:12]!r})"
 
 
 @cache

@@ -60,12 +60,12 @@ _TEXT_ROOM = 2**27
 """Of the texts of a reading, in bytes as Python holds them: beside an emoji a letter takes four."""
 _LEFT_OUT = (
     f"(Left out here: the texts of a page or window take no more than {_TEXT_ROOM // 2**20} MB of "
-    "memory. The run has it, and its tape: Tape(path).calls(run, turn=n).)"
+    "memory. The run has it: run.turns, or Tape(path).calls(run, turn=n).)"
 )
 _LEFT_OUT_AS_JSON = dumps({"left out": _LEFT_OUT})
-_SPAN_ROOM = 2**17
+_SPAN_ROOM = 2**19
 """Of the values in all prompts, beyond what each call may have."""
-_SPANS_OF_A_CALL = 20
+_SPANS_OF_A_CALL = 50
 """Of values in the system message, which take nothing in a call's own line on a tape."""
 _TOO_MANY_SPANS = (
     "The values in this prompt are not marked here: those of all prompts are too many. "
@@ -230,6 +230,8 @@ class Reading:
         """Those whose JSON is long, by the identity of their parts, which are kept alive here."""
         self._units: dict[str, _Units] = {}
         self._text_room = _TEXT_ROOM
+        self._left_out: set[str] = set()
+        """Texts for which there was no room: they are long, and are not looked at again."""
         self._span_room = _SPAN_ROOM
         self._defaults_of: dict[type, str] = {}
         """The defaults of parameters as JSON, by the class of the configuration."""
@@ -817,11 +819,14 @@ class Reading:
         number = self._tables["texts"].get(text)
         if number is not None:
             return number
+        if text in self._left_out:
+            return self._number_of(left_out, left_out)
         lines = text.split("\n")
         known_lines = self._tables["lines"]
         weight = _STEP_WEIGHT * len(lines)
         weight += sum(sys.getsizeof(line) for line in lines if line not in known_lines)
         if weight > self._text_room and text != left_out:
+            self._left_out.add(text)
             return self._number_of(left_out, left_out)
         self._text_room -= weight
         steps: list[int] = []

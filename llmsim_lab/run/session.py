@@ -455,9 +455,10 @@ def load_turns(
         for _, numbers in record["calls"]:
             # Else a thousand turns could each name the same thousand calls, in a small file.
             if not named.isdisjoint(numbers):
+                number = min(named.intersection(numbers))
                 raise TapeError(
                     f"run {run} on the tape {tape.path} is damaged: turn {record['turn']} names "
-                    f"call {numbers[0]}, which is one of an earlier turn"
+                    f"call {number}, which is one of an earlier turn"
                 )
             named.update(numbers)
         recorder.begin_turn(record["turn"])

@@ -839,10 +839,13 @@ class Journal:
         # Compared each time it is read: it may have been changed in place since.
         if text_digest(value) != digest.encode():
             raise TapeError(f"the text {digest:.16} is not on the tape {self.path}, or was changed")
+        formed = form(value.decode())
+        with suppress(TypeError):  # of a plain text or dict nothing tells who holds it
+            self._in_use[digest, form] = formed
         return self._keep(
             (digest, form),
             value,
-            form(value.decode()),
+            formed,
         )
 
     def line(
@@ -891,8 +894,6 @@ class Journal:
             self._forget_texts()
         self._weight += weight
         self._texts[key] = value
-        with suppress(TypeError):  # of a plain text or dict nothing tells who holds it
-            self._in_use[key] = value
         return value
 
     def _forget_texts(self) -> None:

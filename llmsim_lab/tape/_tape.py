@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
@@ -49,10 +50,11 @@ logger = logging.getLogger(__name__)
 
 _MOST_TEXTS = 50_000
 """Columns of text in a frame: pandas takes three kilobytes for each, as short as its texts are."""
-_MOST_LETTERS = 2**26
-"""Of all prompts in a frame, or ..."""
-_MOST_LETTERS_A_BYTE = 8
-"""... so many times the bytes of the tape."""
+_MOST_OF_PROMPTS = 2**27
+"""Of all prompts in a frame, in bytes as Python holds them, or ..."""
+_MOST_A_BYTE = 32
+"""... so many times the bytes of the tape. Ten thousand calls that share a system message of 7,000
+letters, and differ in little else, have 20 times."""
 
 
 class Tape(SetOnce, AbstractContextManager["Tape"]):
@@ -354,12 +356,12 @@ class Tape(SetOnce, AbstractContextManager["Tape"]):
         """
         size = 0
         for call in calls:
-            size += sum(len(message.content) for message in call.attempt.request.messages)
-        most = max(_MOST_LETTERS, _MOST_LETTERS_A_BYTE * self.journal.index.end)
+            size += sum(map(sys.getsizeof, [m.content for m in call.attempt.request.messages]))
+        most = max(_MOST_OF_PROMPTS, _MOST_A_BYTE * self.journal.index.end)
         if size > most:
             raise TapeError(
-                f"the prompts of the {len(calls):,} calls of run {run} on {self.path} have "
-                f"{size:,} letters together, and a frame has at most {most:,}: "
+                f"the prompts of the {len(calls):,} calls of run {run} on {self.path} take "
+                f"{size:,} bytes together, and a frame has room for {most:,}: "
                 f"tape.calls({run}, turn=1) has those of one turn"
             )
 

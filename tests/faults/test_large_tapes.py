@@ -173,6 +173,11 @@ def calls_of_one_system_message() -> Lines:
     return calls_that_share(settings(more=b',"system":"%b"' % LONG), reply=ANSWERED)
 
 
+def long_system_messages_of_short_lines() -> Lines:
+    messages = [b"\\n" * count for count in (15_000_000, 4_000_000)]
+    return calls_that_share(*(settings(more=b',"system":"%b"' % each) for each in messages))
+
+
 def settings_by_calls() -> Lines:
     schemas = [b'{"a":[%d%b]}' % (number, b",[]" * 300_000) for number in range(8)]
     return calls_that_share(*(settings(schema=schema) for schema in schemas), reply=ANSWERED)
@@ -235,6 +240,7 @@ DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {
     "calls of long settings": calls_of_long_settings,
     "calls of bad settings": calls_of_bad_settings,
     "calls of one system message": calls_of_one_system_message,
+    "long system messages of short lines": long_system_messages_of_short_lines,
     "settings by calls": settings_by_calls,
     "places in a system message": places_in_a_system_message,
     "turns of the same calls": turns_of_the_same_calls,
@@ -247,12 +253,14 @@ DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {
 SOUND = (
     calls_of_long_settings,
     calls_of_one_system_message,
+    long_system_messages_of_short_lines,
     settings_by_calls,
     places_in_a_system_message,
     long_replies,
     states_of_lists,
 )
 ENDS = {
+    long_system_messages_of_short_lines: {"frames": "TapeError: the prompts of the 300 calls"},
     calls_of_one_system_message: {"frames": "TapeError: the prompts of the 300 calls of run 1"},
     turns_of_the_same_calls: {"page": "TapeError: run 1 .* turn 2 names call 1, which is one of"},
 }

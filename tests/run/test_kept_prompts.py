@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def test_a_mistake_in_a_recorded_template_is_an_error_where_the_prompt_is_used(p
     wrong = {**entry, "text": "## User\n\n{{", "digest": digest_of("", "{{")}
     changed_manifest(path, 1, prompts={place: wrong})
     [prompt] = load(path).prompts.values()
+    assert repr(pickle.loads(pickle.dumps(prompt))).startswith("RecordedPrompt('gift', digest='")
     for use in (prompt.render, lambda: prompt.edit("{{ "), lambda: replay(path)):
         with pytest.raises(PromptError, match="prompt 'gift', user message, line 1"):
             use()

@@ -613,6 +613,17 @@ class Manifest(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"<Manifest: {', '.join(self)}>"
 
+    def read(self, name: str, form: Callable[[str], T]) -> T:
+        """Return a part in a form, of its JSON: one object for all runs that share its text.
+
+        Raises:
+            KeyError: there is no such part.
+            ValueError: from ``form``, if it has not that form.
+        """
+        if name not in self._texts:
+            return form(dumps(self._small[name]))
+        return self._journal.text(self._texts[name], form)
+
     def digest(self, name: str) -> str | None:
         """Return what names the text of a part; None of one that stands in the run's own lines."""
         return self._texts.get(name)

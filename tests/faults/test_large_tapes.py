@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from faults_kit import Attack, Case, Plan
 from tape_text import sealed
-from tapes_kit import HEAD, line, run, text, turn
+from tapes_kit import HEAD, line, run, text, turn, written
 from verbs_kit import LARGE, READ, steps_of
 
 from llmsim_lab.tape import verify
@@ -61,15 +61,19 @@ def reruns_of_a_changed_run() -> Lines:
         yield turn(number, 799)
 
 
+def runs(count: int, texts: dict[str, str], **manifest: str) -> Lines:
+    for number in range(1, count):
+        yield run(number, texts, manifest=manifest)
+        yield turn(number, 0)
+
+
 def shared_texts() -> Lines:
     digests = {}
     for at in range(12):
         raw, digest = text(b"[%b]" % b",".join([b"[%d]" % at] * 400_000))
         yield raw
         digests[f"x{at}"] = digest
-    for number in range(1, 30):
-        yield run(number, digests)
-        yield turn(number, 0)
+    yield from runs(30, digests)
 
 
 def settings_by_turns() -> Lines:
@@ -109,6 +113,15 @@ def ends_of_one_run() -> Lines:
     yield from [line("end", 1, ended="", outcome="done")] * 200_000
 
 
+def runs_of_a_large_population() -> Lines:
+    people = [
+        {"name": f"P{number}", "interests": ["x"], "personality": "x"} for number in range(5_000)
+    ]
+    raw, digest = text(written({"population": people}))
+    yield raw
+    yield from runs(400, {"config": digest}, kind="social")
+
+
 SETTINGS = (
     b'{"model":"%d\xf0\x9f\x98\x80%b","schema":null,"tools":[],"options":{},"think":null,'
     b'"keep_alive":null,"timeout_s":%b}'
@@ -144,6 +157,7 @@ TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "reruns of reruns": (reruns_of_reruns, {}),
     "settings by turns": (settings_by_turns, {}),
     "shared texts": (shared_texts, {}),
+    "runs of a large population": (runs_of_a_large_population, {}),
 }
 FORGET = b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n'
 DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {

@@ -10,6 +10,7 @@ import pytest
 from faults_kit import Attack, Case, Plan
 from tape_text import sealed
 from tapes_kit import HEAD, line, run, text, turn, written
+from tapes_kit import SETTINGS as SETTINGS_VALUES
 from verbs_kit import LARGE, READ, steps_of
 
 from llmsim_lab.tape import verify
@@ -139,6 +140,14 @@ def settings_of_4_mb() -> Lines:
         yield call(number, digest)
 
 
+def calls_of_a_large_schema() -> Lines:
+    raw, digest = text(written(SETTINGS_VALUES | {"schema": {"enum": [*range(200_000)]}}))
+    yield from runs(3, {})
+    yield raw
+    yield from (call(number, digest) for number in range(1, 1_000))
+    yield turn(1, 1, calls=[["ok", [number]] for number in range(1, 1_000)])
+
+
 def calls_of_bad_settings() -> Lines:
     raw, digest = text(SETTINGS % (0, b"x" * 8_000_000, b'"x"'))
     yield raw
@@ -158,6 +167,7 @@ TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "settings by turns": (settings_by_turns, {}),
     "shared texts": (shared_texts, {}),
     "runs of a large population": (runs_of_a_large_population, {}),
+    "calls of a large schema": (calls_of_a_large_schema, {}),
 }
 FORGET = b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n'
 DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {

@@ -20,7 +20,7 @@ from llmsim_lab.run import Run
 from llmsim_lab.run.charts import charts_of, lines_of_chart, name_and_unit
 from llmsim_lab.run.frames import turn_row
 from llmsim_lab.run.reading import RecordedRun
-from llmsim_lab.run.recorded import run_on_tape
+from llmsim_lab.run.recorded import RoomForRuns, run_on_tape
 from llmsim_lab.run.series import Series, own_numbers
 from llmsim_lab.simulation.parameters import SERIES
 from llmsim_lab.tape import RunInfo, Tape
@@ -150,8 +150,9 @@ def runs_in(
                     runs=len(infos),
                     words=f"{tape.path}: the first {_MOST_RUNS} of {len(infos):,} runs are drawn",
                 )
+            room = RoomForRuns(tape)
             for info in infos[:_MOST_RUNS]:
-                yield "", read(tape, info)
+                yield "", room.read(info, read)
         elif isinstance(source, Run | pd.DataFrame):
             yield "", source
         else:

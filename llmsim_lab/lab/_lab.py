@@ -33,6 +33,7 @@ from llmsim_lab.llm import LLMClient
 from llmsim_lab.run import Run
 from llmsim_lab.run.charts import networks_of
 from llmsim_lab.run.page import module
+from llmsim_lab.run.recorded import RoomForRuns
 from llmsim_lab.run.turn import Turn
 from llmsim_lab.tape import RunInfo
 
@@ -214,6 +215,10 @@ class Lab(Sole, LiveWindow, AnyWidget):
             return None
         by_name: dict[str, Run] = {}
         numbers = self._drawn_runs()
+        if self._tape is not None:
+            # The latest first, since people look at those.
+            room = RoomForRuns(self._tape)
+            numbers = [n for n in reversed(numbers) if room.take(self._infos[n])][::-1]
         for number in numbers:
             run = self.runs[number]
             if isinstance(run, Run):

@@ -101,6 +101,8 @@ class LiveWindow:
     # A class attribute, since a host may be closed even if __init__ raised.
     _stop_listening: Sequence[Callable[[], object]] = ()
     _playing: asyncio.Future[None] | None = None
+    _tape: Tape | None = None
+    """The tape whose runs are shown."""
     _latest: tuple[tuple[object, int, int], Any] | None = None
     """Where the run that was read last is, and that run."""
 
@@ -172,6 +174,7 @@ class LiveWindow:
         tape = source
         if not isinstance(tape, Tape):
             tape = Tape(tape, read_only=True)  # a window alone must not keep others from writing
+        self._tape = tape
         shown = tape.run(run)
         recorded = tape.runs()
         infos = runs_to_show(recorded, shown)

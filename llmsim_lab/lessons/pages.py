@@ -15,7 +15,7 @@ from markupsafe import Markup
 from llmsim_lab._util.html import table
 from llmsim_lab.llm import Tape
 from llmsim_lab.run.reading import Reading
-from llmsim_lab.run.recorded import run_on_tape
+from llmsim_lab.run.recorded import RoomForRuns, run_on_tape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +75,7 @@ def reading_of(
     number = 0
     for name, path in tapes.items():
         with Tape(path, read_only=True) as tape:
+            room = RoomForRuns(tape)
             for info in tape.runs():
                 number += 1
                 # Runs of several tapes have one numbering here, and no parents.
@@ -90,7 +91,7 @@ def reading_of(
                 calls = [(call.attempt, call.forgotten) for call in all_calls]
                 reading.add(
                     shown,
-                    run_on_tape(tape, info),
+                    room.read(info, run_on_tape),
                     calls=calls,
                 )
     return reading if number else None

@@ -44,6 +44,7 @@ from llmsim_lab.run.session import load_turns
 from llmsim_lab.run.state import COMMON_COLUMNS
 from llmsim_lab.run.turn import Turn, result_in_words, with_outcomes
 from llmsim_lab.tape import RunInfo, Tape
+from llmsim_lab.tape.lines import Manifest as RecordedManifest
 from llmsim_lab.tape.prompts_read import Anew, PromptsRead
 from llmsim_lab.types import Attempt, CallSite, ChatReply, ChatRequest, Message
 
@@ -129,7 +130,7 @@ class RecordedRun:
         tape: the tape.
         info: the run.
         turns: the turns to read.
-        why: why its class cannot be used, in words; empty if it is not known.
+        why: why its class is not used, in words; empty if it is not known.
     """
 
     state_type = dict[str, Any]
@@ -151,10 +152,7 @@ class RecordedRun:
             f"{how_to_import(kind)}."
         )
         if why:
-            self.note = (
-                f"Run {info.id} is shown as it was recorded, since its class, {kind}, cannot read "
-                f"it: {why}"
-            )
+            self.note = f"Run {info.id} is shown as it was recorded, since {why}"
         self.last_planned = info.turns
         rows: dict[int, dict[str, Any]] = {}
         names: dict[str, None] = {}
@@ -240,6 +238,8 @@ class Reading:
         self._narrowed: dict[int, str] = {}
         """Of runs with more columns than are shown, why."""
         self._shown_manifests: set[int] = set()
+        self._shared_parts: dict[str, str] = {}
+        """Parts of manifests as JSON, by what names them on a tape."""
         # Thousands of runs may share parts of megabytes, which took gigabytes when each was written
         # out.
         self._manifest_room = 2**26
@@ -392,7 +392,7 @@ class Reading:
         without_effect = self._without_effect(info, source)
         if without_effect:
             notes.append(without_effect)
-        manifest = json.dumps(self._manifest(info), indent=1)
+        manifest = self._manifest(info)
         facts: Record = {
             "id": info.id,
             "name": info.name,
@@ -471,19 +471,36 @@ class Reading:
             self._defaults_of[cls] = _defaults_as_json(cls)
         return self._defaults_of[cls]
 
-    def _manifest(self, info: RunInfo) -> Any:
-        """Return a manifest to show; a short one if too much was shown already."""
+    def _manifest(self, info: RunInfo) -> str:
+        """Return a manifest to show, as JSON; a short one if too much was shown already."""
         if info.id not in self._shown_manifests:
             weight = sum(map(info.weight, info.manifest))
             if weight > self._manifest_room:
                 command = f"llmsim-lab tape show --run {info.id}"
-                return {
+                left_out = {
                     "kind": str(info.manifest.get("kind")),
                     "left out": f"all manifests are too long: {command}",
                 }
+                return json.dumps(left_out, indent=1)
             self._manifest_room -= weight
             self._shown_manifests.add(info.id)
-        return plain(dict(info.manifest))
+        parts = [
+            f" {_encode(name)}: {self._part_of_manifest(info, name)}" for name in info.manifest
+        ]
+        lines = ",\n".join(parts)
+        return f"{{\n{lines}\n}}"
+
+    def _part_of_manifest(self, info: RunInfo, name: str) -> str:
+        """Return a part of a manifest as JSON, written once for all runs that share its text."""
+        digest = ""
+        if isinstance(info.manifest, RecordedManifest):
+            digest = info.manifest.digest(name) or ""
+        if digest in self._shared_parts:
+            return self._shared_parts[digest]
+        text = json.dumps(plain(info.manifest[name]), indent=1).replace("\n", "\n ")
+        if digest:
+            self._shared_parts[digest] = text
+        return text
 
     def _put_turn(
         self,

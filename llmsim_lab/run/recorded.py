@@ -106,6 +106,10 @@ class RunOrigin(NamedTuple):
 ANEW = RunOrigin()
 _MOST_RUNS = 1_000
 """On a page or in a window."""
+_ROOM_FOR_RUNS = 2**23
+"""How many bytes of manifests are made anew to show the runs of a tape, and ..."""
+_ROOM_A_BYTE = 2
+"""... how many more for each byte of the tape."""
 
 
 class Run(PlayedWorld[StateT]):
@@ -992,21 +996,69 @@ def read_into(
     """
     read = read or run_on_tape
     allowance = tape.allowance()
+    room = RoomForRuns(tape)
     for info in infos:
-        if info.fork_turn is None:
-            source = read(tape, info)
-        else:
-            source = run_on_tape(
-                tape,
-                info,
-                first=info.fork_turn,
-            )
+        read_this = read
+        turns = ALL_TURNS
+        if info.fork_turn is not None:
+            read_this = partial(run_on_tape, first=info.fork_turn)
+            turns = TurnRange(first=info.fork_turn, last=ALL_TURNS.last)
+        source = room.read(info, read_this, turns)
         calls = ((call.attempt, call.forgotten) for call in tape.calls(info.id, forgotten=True))
         reading.add(
             info,
             source,
             changes=tape.changes_in(info, allowance),
             calls=calls,
+        )
+
+
+class RoomForRuns:
+    """Reads the runs of a tape to show them together, with their classes as long as that is cheap.
+
+    On a tape, runs share their parameters, prompts and players. Each run's class makes them anew,
+    so a small file with a thousand runs could take an hour.
+
+    Args:
+        tape: the tape.
+    """
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        # At least this much, so that of small tapes all runs are made.
+        self._left = _ROOM_FOR_RUNS + _ROOM_A_BYTE * tape.journal.index.end
+        self._is_first = True
+
+    def take(self, info: RunInfo) -> bool:
+        """Return True if there is room for a run; there is always room for the first."""
+        self._left -= sum(map(info.weight, info.manifest))
+        has_room = self._left >= 0 or self._is_first
+        self._is_first = False
+        return has_room
+
+    def read(
+        self,
+        info: RunInfo,
+        read: Callable[[Tape, RunInfo], Any],
+        turns: TurnRange = ALL_TURNS,
+    ) -> Any:
+        """Return a run, or a ``RecordedRun`` with some of its turns if no room is left for it.
+
+        Args:
+            info: the run.
+            read: returns it with its class.
+            turns: the turns to read without its class.
+        """
+        if self.take(info):
+            return read(self._tape, info)
+        return RecordedRun(
+            self._tape,
+            info,
+            turns,
+            why=(
+                "the parameters of the runs before it are too long to make those of each run anew; "
+                f"load({str(self._tape.path)!r}, {info.id}) makes this one"
+            ),
         )
 
 
@@ -1045,7 +1097,7 @@ def run_on_tape(
             tape,
             info,
             turns,
-            why=fault,
+            why=f"its class, {info.manifest['kind']}, cannot read it: {fault}",
         )
     return run
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
@@ -43,6 +43,7 @@ from llmsim_lab.run.registry import RunClass, class_of_manifest
 from llmsim_lab.run.turn import Turn
 from llmsim_lab.tape import RunInfo
 from llmsim_lab.tape.changes import differences
+from llmsim_lab.tape.lines import Manifest as RecordedManifest
 from llmsim_lab.tape.plans import NOTHING_PLANNED, PlanOfLine, PlanReader, PlanWriter
 from llmsim_lab.types import Attempt, CallRecord, Places
 
@@ -357,7 +358,15 @@ def config_of(info: RunInfo, cls: RunClass | None = None) -> Any:
         f"the run's configuration, recorded by llmsim-lab {made_by}, is not understood by this "
         "version"
     ):
-        return cls.config_type.model_validate(info.manifest["config"])
+        manifest = info.manifest
+        if isinstance(manifest, RecordedManifest):
+            return manifest.read("config", _config_form(cls.config_type))
+        return cls.config_type.model_validate(manifest["config"])
+
+
+@lru_cache(maxsize=64)  # one function for each class, by which a tape knows what it has read
+def _config_form(config_type: type[BaseModel]) -> Callable[[str], Any]:
+    return lambda text: config_type.model_validate(loads(text))
 
 
 def check_manifest(info: RunInfo, path: Path) -> None:

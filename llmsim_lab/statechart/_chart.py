@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -186,9 +187,10 @@ class Statechart:
         """
         instance_of("guards", guards, Mapping, "functions by name: {'interested': ...}")
         table = source
-        if not isinstance(table, ChartTable):
-            path = _SHIPPED if table is None else as_path("chart", table)
-            table = read_config(path, ChartTable)
+        if table is None:
+            table = _shipped_table()
+        elif not isinstance(table, ChartTable):
+            table = read_config(as_path("chart", table), ChartTable)
         moves = []
         for row in table.transitions:
             guard = None
@@ -330,6 +332,11 @@ class MoveRow(Settings):
     source: AgentState
     target: AgentState
     guard: _Name | None = None
+
+
+@cache  # a tape has thousands of runs, and reading YAML takes 50 ms
+def _shipped_table() -> ChartTable:
+    return read_config(_SHIPPED, ChartTable)
 
 
 class ChartTable(Settings):

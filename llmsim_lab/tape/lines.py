@@ -36,7 +36,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.frozen import FrozenDict
+from llmsim_lab._util.frozen import FrozenDict, frozen
 from llmsim_lab._util.jsontext import (
     all_finite,
     as_mapping,
@@ -264,7 +264,7 @@ def _texts_of(request: ChatRequest, system: str | None) -> _SettingsTexts:
     """
     objects = (request.schema, request.options, *request.tools)
     # What can be changed in place may say something else by the next request.
-    stays = all(part is None or type(part) is FrozenDict for part in objects)
+    stays = all(part is None or isinstance(part, FrozenDict) for part in objects)
     key = (
         tuple(map(id, objects)),
         request.keep_alive,
@@ -473,7 +473,9 @@ def parsed_settings(text: str) -> SharedOptions:
         raise ValueError("its settings hold a number that is not finite, which JSON cannot hold")
     system = values.pop("system", None)
     message = None if system is None else Message("system", system)
-    return SharedOptions(values.pop("options"), message, values)
+    options = values.pop("options")
+    # Frozen, so that their JSON, by which calls are found, is written once for all calls.
+    return SharedOptions(frozen(options), message, frozen(values))
 
 
 def call_of(
@@ -612,6 +614,17 @@ class Manifest(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<Manifest: {', '.join(self)}>"
+
+    def read(self, name: str, form: Callable[[str], T]) -> T:
+        """Return a part in a form, of its JSON: one object for all runs that share its text.
+
+        Raises:
+            KeyError: there is no such part.
+            ValueError: from ``form``, if it has not that form.
+        """
+        if name not in self._texts:
+            return form(dumps(self._small[name]))
+        return self._journal.text(self._texts[name], form)
 
     def digest(self, name: str) -> str | None:
         """Return what names the text of a part; None of one that stands in the run's own lines."""

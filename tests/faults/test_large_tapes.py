@@ -10,7 +10,8 @@ import counter_kit  # noqa: F401 - the class of runs that can be loaded
 import pytest
 from faults_kit import MEMORY_MB, Attack, Case, Plan
 from tape_text import sealed
-from tapes_kit import HEAD, line, run, text, turn
+from tapes_kit import HEAD, line, run, text, turn, written
+from tapes_kit import SETTINGS as SETTINGS_VALUES
 from verbs_kit import LARGE, READ, steps_of
 
 from llmsim_lab.prompts.prompt import digest_of as prompt_digest
@@ -73,15 +74,19 @@ def reruns_of_a_changed_run() -> Lines:
         yield turn(number, 799)
 
 
+def runs(count: int, texts: dict[str, str], **manifest: str) -> Lines:
+    for number in range(1, count):
+        yield run(number, texts, manifest=manifest)
+        yield turn(number, 0)
+
+
 def shared_texts() -> Lines:
     digests = {}
     for at in range(12):
         raw, digest = text(b"[%b]" % b",".join([b"[%d]" % at] * 400_000))
         yield raw
         digests[f"x{at}"] = digest
-    for number in range(1, 30):
-        yield run(number, digests)
-        yield turn(number, 0)
+    yield from runs(30, digests)
 
 
 def settings_by_turns() -> Lines:
@@ -133,6 +138,15 @@ def ends_of_one_run() -> Lines:
     yield from [line("end", 1, ended="", outcome="done")] * 200_000
 
 
+def runs_of_a_large_population() -> Lines:
+    people = [
+        {"name": f"P{number}", "interests": ["x"], "personality": "x"} for number in range(5_000)
+    ]
+    raw, digest = text(written({"population": people}))
+    yield raw
+    yield from runs(400, {"config": digest}, kind="social")
+
+
 SETTINGS = (
     b'{"model":"m","tools":[],"options":{},"think":null,"keep_alive":null,"timeout_s":1,'
     b'"schema":null}'
@@ -163,6 +177,14 @@ def calls_of_long_settings() -> Lines:
         raw, digest = text(settings(number, more=b',"system":"%b"' % LONG))
         yield raw
         yield call(number, digest)
+
+
+def calls_of_a_large_schema() -> Lines:
+    raw, digest = text(written(SETTINGS_VALUES | {"schema": {"enum": [*range(200_000)]}}))
+    yield from runs(3, {})
+    yield raw
+    yield from (call(number, digest) for number in range(1, 1_000))
+    yield turn(1, 1, calls=[["ok", [number]] for number in range(1, 1_000)])
 
 
 def calls_of_bad_settings() -> Lines:
@@ -229,6 +251,8 @@ TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "reruns of reruns": (reruns_of_reruns, {}),
     "settings by turns": (settings_by_turns, {}),
     "shared texts": (shared_texts, {}),
+    "runs of a large population": (runs_of_a_large_population, {}),
+    "calls of a large schema": (calls_of_a_large_schema, {}),
 }
 FORGET = b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n'
 DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {

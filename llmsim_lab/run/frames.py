@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 from typing import TYPE_CHECKING, get_args
 
 from llmsim_lab._util.tables import plain_frame
@@ -10,7 +11,7 @@ from llmsim_lab._util.text import whole_text
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.run.state import COMMON_COLUMNS, Columns
 from llmsim_lab.run.turn import Answer, Turn, with_outcomes
-from llmsim_lab.types import Status
+from llmsim_lab.types import CallRecord, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +70,7 @@ def decisions_frame(
     reply_columns: dict[str, None] = {}
     outcome_columns: dict[str, None] = {}
     has_periods = False
+    costs = _Costs()
     for turn in turns:
         columns = turn.columns()
         has_periods = has_periods or "period" in columns
@@ -84,7 +86,7 @@ def decisions_frame(
             reply_columns |= dict.fromkeys(fields)
             outcome_columns |= dict.fromkeys(outcome)
             # Later dicts win, but no field and no note has the name of a column of every frame.
-            decisions.append({**fields, **outcome, **shared, **_decision_columns(answer)})
+            decisions.append({**fields, **outcome, **shared, **_decision_columns(answer, costs)})
     before = [name for name in _COLUMNS_BEFORE if has_periods or name != "period"]
     between = dict.fromkeys([*reply_columns, *REASONS, *outcome_columns])
     return plain_frame(decisions, (*before, *between, *_COLUMNS_AFTER))
@@ -103,15 +105,31 @@ def _reply_columns(answer: Answer, outcome: Columns) -> Columns:
     return columns
 
 
-def _decision_columns(answer: Answer) -> Columns:
+class _Costs:
+    """What calls took, looked up once for each: a thousand answers may come from the same calls."""
+
+    def __init__(self) -> None:
+        self._of_call: dict[int, tuple[float, ...]] = {}
+
+    def of(self, call: CallRecord) -> tuple[float, ...]:
+        """Return a call's costs, in the order of their columns, and its seconds."""
+        costs = self._of_call.get(id(call))
+        if costs is None:
+            costs = (*(getattr(call, name) for name in _COST_COLUMNS), call.seconds)
+            self._of_call[id(call)] = costs
+        return costs
+
+
+def _decision_columns(answer: Answer, costs: _Costs) -> Columns:
     """Return the columns of every decision; the costs are sums over the calls behind it."""
     calls = answer.calls
     columns: Columns = {name: getattr(answer, name) for name in _ANSWER_COLUMNS}
     # A decision may have several calls; all ask the same model.
     model = calls[0].request.model if calls else None
     columns["model"] = answer.filled_by or model
-    for name in _COST_COLUMNS:
-        columns[name] = sum(getattr(call, name) for call in calls)
-    # The start 0.0 makes the column one of floats.
-    columns["seconds"] = sum((call.seconds for call in calls), 0.0)
+    # The start 0.0 makes the column of seconds one of floats.
+    totals = [*([0] * len(_COST_COLUMNS)), 0.0]
+    for call in calls:
+        totals = list(map(add, totals, costs.of(call)))
+    columns |= zip((*_COST_COLUMNS, "seconds"), totals, strict=True)
     return columns

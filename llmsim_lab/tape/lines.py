@@ -36,7 +36,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
-from llmsim_lab._util.frozen import FrozenDict, frozen
+from llmsim_lab._util.frozen import FrozenDict
 from llmsim_lab._util.jsontext import (
     all_finite,
     as_mapping,
@@ -255,6 +255,15 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     }
 
 
+def _is_as_read(request: ChatRequest) -> bool:
+    """Return True if a request has the settings of a text, which all that name it share."""
+    options = request.options
+    if not isinstance(options, SharedOptions):
+        return False
+    others = options.others
+    return request.schema is others.get("schema") and request.tools is others.get("tools")
+
+
 def _texts_of(request: ChatRequest, system: str | None) -> _SettingsTexts:
     """Return a request's settings as JSON, made once per combination.
 
@@ -264,7 +273,9 @@ def _texts_of(request: ChatRequest, system: str | None) -> _SettingsTexts:
     """
     objects = (request.schema, request.options, *request.tools)
     # What can be changed in place may say something else by the next request.
-    stays = all(part is None or isinstance(part, FrozenDict) for part in objects)
+    stays = _is_as_read(request) or all(
+        part is None or type(part) is FrozenDict for part in objects
+    )
     key = (
         tuple(map(id, objects)),
         request.keep_alive,
@@ -473,9 +484,7 @@ def parsed_settings(text: str) -> SharedOptions:
         raise ValueError("its settings hold a number that is not finite, which JSON cannot hold")
     system = values.pop("system", None)
     message = None if system is None else Message("system", system)
-    options = values.pop("options")
-    # Frozen, so that their JSON, by which calls are found, is written once for all calls.
-    return SharedOptions(frozen(options), message, frozen(values))
+    return SharedOptions(values.pop("options"), message, values)
 
 
 def call_of(

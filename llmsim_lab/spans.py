@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import zip_longest
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, FailFast, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from llmsim_lab._util.text import clip, faults
@@ -30,6 +30,8 @@ MAX_SPANS = 2_000
 """Of a prompt; a call that has more keeps none of them."""
 MAX_WORDS = 1_000
 """Of a name or a source, in characters; a call keeps no more of them."""
+_LONGEST_FORM = 2**21
+"""In characters."""
 
 
 class Span(NamedTuple):
@@ -203,7 +205,7 @@ _COUNT = Annotated[int, Field(strict=True, ge=0, le=1 << 31)]
 _WORDS = Annotated[str, Field(max_length=MAX_WORDS)]
 _SYSTEM = Annotated[list[tuple[_COUNT, _COUNT, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
 _USER = Annotated[list[tuple[_COUNT, None, _WORDS, _WORDS]], Field(max_length=MAX_SPANS)]
-_Kept = tuple[list[_COUNT], list[_COUNT | None]]
+_Kept = tuple[Annotated[list[_COUNT], FailFast()], Annotated[list[_COUNT | None], FailFast()]]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -253,6 +255,8 @@ def form_of(
 
 @lru_cache(maxsize=64)
 def _form_in(text: str) -> _FormText:
+    if len(text) > _LONGEST_FORM:
+        raise ValueError(f"it has {len(text):,} characters, and may have {_LONGEST_FORM:,}")
     form: _FormText = _form().validate_json(text, strict=True)
     return form
 

@@ -19,6 +19,7 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     ConfigDict,
+    FailFast,
     Field,
     GetCoreSchemaHandler,
     SerializationInfo,
@@ -93,7 +94,7 @@ class Message:
 
     role: Role
     content: str
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: Annotated[tuple[ToolCall, ...], FailFast()] = ()
     tool_name: str | None = None
     """For role ``tool``: whose result this is."""
 
@@ -210,7 +211,7 @@ class ChatReply:
 
     text: str
     thinking: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: Annotated[tuple[ToolCall, ...], FailFast()] = ()
     done_reason: str = "stop"
     prompt_tokens: int | None = None
     reply_tokens: int | None = None
@@ -218,7 +219,7 @@ class ChatReply:
     # What is measured differs each time, and a saved notebook's outputs are compared.
     seconds: float = field(default=0.0, repr=False)
     load_seconds: float = field(default=0.0, repr=False)
-    top_logprobs: tuple[tuple[str, Annotated[float, Field(le=0)]], ...] = ()
+    top_logprobs: Annotated[tuple[tuple[str, Annotated[float, Field(le=0)]], ...], FailFast()] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,7 +519,7 @@ class OfJson(BaseModel):
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
     ) -> CoreSchema:
         try:
-            return handler(source)
+            return super().__get_pydantic_core_schema__(source, handler)
         except PydanticSchemaGenerationError as error:
             raise _foreign_type(cls, error) from None  # whose advice does not help here
 

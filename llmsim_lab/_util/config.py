@@ -28,11 +28,12 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    GetCoreSchemaHandler,
     ValidationError,
     ValidationInfo,
     model_validator,
 )
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from llmsim_lab._util.checks import check_array, item_count, plain_number
@@ -69,6 +70,31 @@ else:
         """Base of models whose wrong values are a ``ConfigError``, where code makes one."""
 
 
+_LISTS = ("list", "tuple", "set", "frozenset")
+
+
+def with_first_faults(schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
+    """Return a model's schema by which only the first wrong item of each list is told.
+
+    Pydantic takes 400 bytes for each fault, and a file of four megabytes may have two million.
+
+    Args:
+        schema: pydantic's.
+        handler: that made it.
+    """
+    todo: list[object] = [handler.resolve_ref_schema(schema)]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, dict):
+            if part.get("type") in _LISTS:
+                part["fail_fast"] = True
+            # Values of users, which only look like schemas.
+            todo += [value for name, value in part.items() if name not in ("default", "metadata")]
+        elif isinstance(part, list):
+            todo += part
+    return schema
+
+
 class Settings(Checked):
     """Immutable settings; unknown ones are errors.
 
@@ -81,6 +107,12 @@ class Settings(Checked):
         extra="forbid",
         allow_inf_nan=False,
     )
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
+    ) -> CoreSchema:
+        return with_first_faults(handler(source), handler)
 
     @model_validator(mode="before")
     @classmethod

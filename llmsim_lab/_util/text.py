@@ -35,6 +35,7 @@ DIGITS = 10
 
 _TERMINAL = 80
 _MOST_FAULTS = 20
+_MOST_WRITTEN = 200_000
 _MOST_ERROR = 300
 """Characters of another program's error in a message."""
 _LIBRARIES = (
@@ -275,8 +276,12 @@ def each_fault(
 ) -> list[str]:
     """Return what is said of the first faults that pydantic found, and how many more there are.
 
-    A file may have a hundred thousand.
+    A file may have a hundred thousand; of more, which pydantic would write out in a gigabyte, only
+    their number is said.
     """
+    count = error.error_count()
+    if count > _MOST_WRITTEN:
+        return [f"{count:,} of its values are wrong"]
     faults = error.errors(include_url=False)
     lines = [say(fault) for fault in faults[:_MOST_FAULTS]]
     if len(faults) > _MOST_FAULTS:

@@ -18,8 +18,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
 
+from llmsim_lab._util.config import with_first_faults
 from llmsim_lab._util.frozen import FrozenDict, FrozenList
 from llmsim_lab._util.jsontext import MOST_LEVELS, SCALARS
 from llmsim_lab._util.text import brief, clip, closest, faults, listed, whole_text
@@ -61,6 +63,12 @@ class State(OfJson):
         allow_inf_nan=False,
         validate_default=True,
     )
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
+    ) -> CoreSchema:
+        return with_first_faults(super().__get_pydantic_core_schema__(source, handler), handler)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:

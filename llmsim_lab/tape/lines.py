@@ -26,7 +26,9 @@ from typing import (
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     InstanceOf,
     TypeAdapter,
@@ -74,6 +76,12 @@ _Seconds = Annotated[float, Field(ge=0, le=1e9)]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 _MAX_KNOWN = 10_000
 """How many combinations of settings are kept as JSON."""
+_LONG = 2**21
+"""Of a line or settings, in bytes."""
+_MOST_MEMBERS = 10_000
+"""Of a line, of settings, or of what a run's line names."""
+_MOST_ENTRIES = 200_000
+"""Of a part of a manifest, such as prompts."""
 _BIG = 200
 """From how many characters on a part of a manifest is a text that runs share."""
 
@@ -85,6 +93,13 @@ class _Fault(TypedDict):
     retry: NotRequired[bool]
 
 
+def _few_members(value: object) -> object:
+    if isinstance(value, dict) and len(value) > _MOST_MEMBERS:
+        raise ValueError(f"it has {len(value):,} members, and may have {_MOST_MEMBERS:,}")
+    return value
+
+
+_Texts = Annotated[dict[str, _Digest], BeforeValidator(_few_members)]
 _NamedCall = tuple[Status, Annotated[list[_Number], Field(min_length=1, max_length=2)]]
 """A call, as records name it: how it went, and the numbers of its attempts."""
 
@@ -105,7 +120,7 @@ class _Record(TypedDict):
     seconds: NotRequired[Any]
     interventions: list[Any]
     planned: list[Any]
-    calls: Annotated[list[_NamedCall], AfterValidator(_each_once)]
+    calls: Annotated[list[_NamedCall], FailFast(), AfterValidator(_each_once)]
 
 
 _KINDS: Mapping[str, Mapping[str, object]] = {
@@ -118,12 +133,12 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
         "verb": Verb,
         "started": str,
         "manifest": dict[str, Any],
-        "texts": dict[str, _Digest],
+        "texts": _Texts,
     },
     "set": {
         "process": NotRequired[_Count],
         "manifest": NotRequired[dict[str, Any]],
-        "texts": NotRequired[dict[str, _Digest]],
+        "texts": NotRequired[_Texts],
     },
     "end": {"ended": str, "outcome": str},
     "call": {
@@ -135,12 +150,12 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
         "attempt": NotRequired[Annotated[int, Field(ge=1, le=2)]],
         "first": NotRequired[_Number],
         "nth": NotRequired[_Count],
-        "messages": tuple[Message, ...],
+        "messages": Annotated[tuple[Message, ...], FailFast()],
         "settings": _Digest,
         "origin": NotRequired[tuple[_Digest, list[Any]]],
         "reply": NotRequired[ChatReply],
         "fault": NotRequired[_Fault],
-        "cut": NotRequired[tuple[str, ...]],
+        "cut": NotRequired[Annotated[tuple[str, ...], FailFast()]],
         "seconds": _Seconds,
     },
     "outside": {
@@ -153,7 +168,7 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
         "stopped": NotRequired[bool],
         "seconds": NotRequired[_Seconds],
     },
-    "forget": {"turn": _Turn, "calls": list[_Number]},
+    "forget": {"turn": _Turn, "calls": Annotated[list[_Number], FailFast()]},
     "turn": {"turn": _Turn, "record": _Record, "row": dict[str, Any]},
 }
 """By kind, the members of a line, but for its check sum, and of a run's for run and kind."""
@@ -162,7 +177,7 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
 _SETTINGS: Mapping[str, object] = {
     "model": str,
     "schema": dict[str, Any] | None,
-    "tools": tuple[dict[str, Any], ...],
+    "tools": Annotated[tuple[dict[str, Any], ...], FailFast()],
     "options": dict[str, Any],
     "think": bool | str | None,
     "keep_alive": float | str | None,
@@ -206,7 +221,15 @@ def read_line(raw: bytes) -> Line:
     kind = kind_in(raw)
     if kind not in _KINDS:
         raise ValueError("it is not a line of a tape")
+    _check_members(raw)
     return read(_adapter(kind), raw)
+
+
+def _check_members(text: str | bytes) -> None:
+    """Raise ValueError if a long text of JSON has more members than any line or settings."""
+    # Before pydantic reads it, which takes hundreds of bytes for each that it does not know.
+    if len(text) > _LONG:
+        _few_members(loads(text))
 
 
 # --- what many requests share --------------------------------------------------------------------
@@ -479,6 +502,7 @@ def parsed_settings(text: str) -> SharedOptions:
     Raises:
         ValueError: it says something else.
     """
+    _check_members(text)
     values = read(_settings(), text)
     if not all_finite(values):
         raise ValueError("its settings hold a number that is not finite, which JSON cannot hold")
@@ -847,12 +871,12 @@ class _Manifest(TypedDict):
     prompts: dict[str, _Prompt]
     seed: NotRequired[int]
     given: InstanceOf[list[Any]]
-    given_players: NotRequired[list[str]]
+    given_players: NotRequired[Annotated[list[str], FailFast()]]
     given_state: NotRequired[InstanceOf[dict[str, Any]]]
     players: NotRequired[InstanceOf[dict[str, Any]]]
     llm: InstanceOf[dict[str, Any]] | None
     seats: NotRequired[dict[str, dict[str, Any]]]
-    settings_before: NotRequired[list[_Before]]
+    settings_before: NotRequired[Annotated[list[_Before], FailFast()]]
     model: InstanceOf[dict[str, Any]] | None
 
 
@@ -876,6 +900,8 @@ def _faults_of(name: str, part: object) -> list[str]:
             return f"{name}.{fault_text(fault)}"
         return f"{name}: {fault_text(fault)}"
 
+    if isinstance(part, dict) and len(part) > _MOST_ENTRIES:
+        return [f"{name}: it has {len(part):,} entries, and may have {_MOST_ENTRIES:,}"]
     try:
         _part_adapter(name).validate_python(part)
     except ValidationError as error:

@@ -147,6 +147,12 @@ def runs_of_a_large_population() -> Lines:
     yield from runs(400, {"config": digest}, kind="social")
 
 
+def wrong_people() -> Lines:
+    raw, digest = text(b'{"population":[%b]}' % b",".join([b"1"] * 1_900_000))
+    yield raw
+    yield from runs(2, {"config": digest}, kind="social")
+
+
 SETTINGS = (
     b'{"model":"m","tools":[],"options":{},"think":null,"keep_alive":null,"timeout_s":1,'
     b'"schema":null}'
@@ -231,6 +237,14 @@ def long_replies() -> Lines:
         yield call(number, digest, reply={"text": ""}).replace(b'""', b'"%d%b"' % (number, LONG), 1)
 
 
+def lists_of_wrong_items() -> Lines:
+    wrong = b"[%b]" % b",".join([b"1"] * 2_000_000)
+    raw, digest = text(settings())
+    yield raw
+    for raw in (turn(1, 1, calls=""), call(1, digest, cut=""), line("forget", 1, turn=1, calls="")):
+        yield raw.replace(b'""', wrong, 1)
+
+
 def states_of_lists() -> Lines:
     lists = b"[%b]" % b",".join([b"[]"] * 330_000)
     for number in range(1, 13):
@@ -252,6 +266,7 @@ TAPES: dict[str, tuple[Callable[[], Lines], dict[str, str]]] = {
     "settings by turns": (settings_by_turns, {}),
     "shared texts": (shared_texts, {}),
     "runs of a large population": (runs_of_a_large_population, {}),
+    "wrong people": (wrong_people, {"load": r"TapeError: .* population\.0"}),
     "calls of a large schema": (calls_of_a_large_schema, {}),
 }
 FORGET = b'{"run":1,"is":"forget","turn":2,"calls":[%b7],"sum":""}\n'
@@ -271,6 +286,7 @@ DAMAGED: dict[str, Callable[[], Iterable[bytes]]] = {
     "a turn of one call": a_turn_of_one_call,
     "long replies": long_replies,
     "states of lists": states_of_lists,
+    "lists of wrong items": lists_of_wrong_items,
     "an end of 40 MB": lambda: [b"x" * 40 * 10**6],
 }
 # What verify finds nothing wrong with.

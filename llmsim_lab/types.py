@@ -519,7 +519,7 @@ class OfJson(BaseModel):
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
     ) -> CoreSchema:
         try:
-            return super().__get_pydantic_core_schema__(source, handler)
+            return handler(source)
         except PydanticSchemaGenerationError as error:
             raise _foreign_type(cls, error) from None  # whose advice does not help here
 

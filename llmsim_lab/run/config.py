@@ -13,17 +13,19 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     create_model,
     model_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic_core import CoreSchema, PydanticUndefined
 
 from llmsim_lab._util.checks import plain_number, whole_number
-from llmsim_lab._util.config import Settings
+from llmsim_lab._util.config import Settings, with_first_faults
 from llmsim_lab._util.text import brief, clip, whole
 from llmsim_lab.errors import ConfigError
 from llmsim_lab.llm import LLMConfig
@@ -185,6 +187,12 @@ class WorldConfig(OfJson, Settings):
 
     # Else a default of 2 for a float would stay an int, unlike the 2.0 that a replay reads.
     model_config = ConfigDict(validate_default=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
+    ) -> CoreSchema:
+        return with_first_faults(super().__get_pydantic_core_schema__(source, handler), handler)
 
     gone: ClassVar[Mapping[str, str]] = {}
     shown_as: ClassVar[str] = ""

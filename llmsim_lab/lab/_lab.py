@@ -10,7 +10,7 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -214,11 +214,7 @@ class Lab(Sole, LiveWindow, AnyWidget):
         if not _PICTURED.intersection(self.panels):
             return None
         by_name: dict[str, Run] = {}
-        numbers = self._drawn_runs()
-        if self._tape is not None:
-            # The latest first, since people look at those.
-            room = RoomForRuns(self._tape)
-            numbers = [n for n in reversed(numbers) if room.take(self._infos[n])][::-1]
+        numbers = self._with_room(self._drawn_runs())
         for number in numbers:
             run = self.runs[number]
             if isinstance(run, Run):
@@ -243,6 +239,15 @@ class Lab(Sole, LiveWindow, AnyWidget):
         run, _ = self.shown
         family = _static.family(self.reading, run)
         return family[-MOST_DRAWN:]  # the latest runs of a large family, since people look at those
+
+    def _with_room(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Return the latest of some runs: as many as can be made with their classes at once."""
+        if self._tape is None:
+            return numbers
+        room = RoomForRuns(self._tape)
+        made = [number for number in reversed(numbers) if room.take(self._infos[number])]
+        made.reverse()
+        return made
 
     def _run_and_turn(self) -> tuple[ShownRun, Turn]:
         number, at = self.shown

@@ -578,7 +578,7 @@ class Journal:
         self._in_use: weakref.WeakValueDictionary[tuple[object, object], Any] = (
             weakref.WeakValueDictionary()
         )
-        """What somebody else holds of them, which would else be read anew and be there twice."""
+        """Those that requests still hold: read once more, they would take memory twice."""
         self._weights: dict[str, int] = {}
         self._unpacked = b""
         if self.is_packed:

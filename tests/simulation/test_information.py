@@ -126,15 +126,15 @@ def test_no_player_is_handed_the_true_gap_or_a_shock_that_is_to_come(who: str) -
 
 
 def test_the_noise_has_its_size_and_persistence_and_a_mirror_image() -> None:
-    runs = [noisy(seed).to_frame() for seed in range(20)]
+    runs = [noisy(seed).to_frame() for seed in range(40)]
     errors = [frame["output_gap_read"] - frame["output_gap"] for frame in runs]
     first, last = ([error.iloc[at] for error in errors] for at in (0, -1))
     assert correlation(first, last) == pytest.approx(0.97**12, abs=0.2)
-    starts = [Simulation(gap_noise=1.5, seed=seed).state.gap_error for seed in range(200)]
-    assert stdev(starts) == pytest.approx(1.5, rel=0.1)
+    starts = [Simulation(gap_noise=1.5, seed=seed).state.gap_error for seed in range(400)]
+    assert stdev(starts) == pytest.approx(1.5, rel=0.05)
     # In each quarter what is new has the size that keeps the whole error's, the first one's.
     new = [now - 0.97 * then for error in errors for then, now in pairwise(error)]
-    assert stdev(new) == pytest.approx(1.5 * (1 - 0.97**2) ** 0.5, rel=0.1)
+    assert stdev(new) == pytest.approx(1.5 * (1 - 0.97**2) ** 0.5, rel=0.05)
     turned = noisy(3, mirrored=True).to_frame()
     assert turned["output_gap_read"].tolist() == pytest.approx(
         [-gap for gap in runs[3]["output_gap_read"]]

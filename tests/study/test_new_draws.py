@@ -133,3 +133,20 @@ def test_users_of_a_social_network_draw_anew_when_the_rule_answers() -> None:
     frames = [run.run(6, progress=False).drop(columns="seconds") for run in runs]
     assert frames[0].equals(frames[1])
     assert not frames[0].equals(frames[2])
+
+
+def test_an_arm_compared_with_itself_has_p_values_all_over() -> None:
+    found = []
+    for number in range(10):
+        study = Study(
+            Council,
+            {"replicate": [0, 1]},
+            seeds=range(5 * number, 5 * number + 5),
+            turns=2,
+            outcome="raised",
+            llm_client=coin(),
+        )
+        [effect] = played(study).effects()
+        found.append(effect.p)
+    assert min(found) < 0.2
+    assert 0.3 < sum(found) / len(found) < 0.7

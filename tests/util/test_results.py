@@ -1,4 +1,4 @@
-"""The note of what in a folder is a result, whoever wrote it."""
+"""The note that says which files of a folder are results."""
 
 from __future__ import annotations
 
